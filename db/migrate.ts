@@ -5,44 +5,39 @@ import {
   type DatabaseTarget,
   type DatabaseTransaction,
 } from "./client.ts";
+import { applyFunctions, applyFunctionsNamedIn, haveFunctionsChanged } from "./functions.ts";
 import journal from "./migrations/meta/_journal.json" with { type: "json" };
 import { assertNotHalfRestored, isHalfRestored } from "./queries/restore-mark.ts";
 
 interface MigrationState {
-  /** Names of the migrations that the database has not had yet, oldest first. */
+  /** Names of the migrations that a start would apply, oldest first; then "functions" if it would change functions. */
   readonly pending: readonly string[];
-  /** True where a newer version of the gateway has migrated it. */
+  /** True if a newer version of the gateway has migrated the database. */
   readonly isNewer: boolean;
 }
 
-/** How far the schema of a database is behind this version, or ahead of it. Changes nothing. */
+const FUNCTIONS = "functions";
+
+/** Compares the schema of a database with this version's. Changes nothing. */
 export async function readMigrationState(sql: Database): Promise<MigrationState> {
-  const [table] = await sql<{ is_there: boolean }[]>`
-    SELECT to_regclass('drizzle.__drizzle_migrations') IS NOT NULL AS is_there`;
-  const lastMs = table!.is_there ? await lastMigrationMs(sql) : 0;
-  return {
-    pending: journal.entries.filter(({ when }) => when > lastMs).map(({ tag }) => tag),
-    isNewer: lastMs > Math.max(...journal.entries.map(({ when }) => when)),
-  };
+  const lastMs = (await appliedMigrations(sql)).at(-1)?.createdAtMs ?? 0;
+  const pending = journal.entries.filter(({ when }) => when > lastMs).map(({ tag }) => tag);
+  const isNewer = lastMs > Math.max(...journal.entries.map(({ when }) => when));
+  if (!isNewer && (await haveFunctionsChanged(sql))) pending.push(FUNCTIONS);
+  return { pending, isNewer };
 }
 
-async function lastMigrationMs(sql: Database): Promise<number> {
-  const [row] = await sql<{ last: bigint | null }[]>`
-    SELECT max(created_at) AS last FROM drizzle.__drizzle_migrations`;
-  return Number(row!.last ?? 0n);
-}
-
-/** Any number that no other user of the database takes for an advisory lock. */
+/** Key of the advisory lock. No other user of the database has it. */
 export const MIGRATION_LOCK = 7_203_114_501;
 const MIGRATIONS_FOLDER = join(import.meta.dir, "migrations");
 
-/** A migration takes the time that it takes, whatever a role is allowed otherwise. */
+/** Lifts the time limits of the role, because a migration may take long. */
 export const MIGRATION_SETTINGS = { statement_timeout: "0", lock_timeout: "0" };
 
-/** Receives lines that tell an operator how far migrations are. */
+/** Receives lines that show an operator the progress of migrations. */
 export type MigrationLog = (message: string) => void;
 
-/** Brings the schema up to date on a connection of its own: see migrateSchema. */
+/** Brings the schema up to date over a separate connection: see migrateSchema. */
 export async function migrate(target: DatabaseTarget, log: MigrationLog = () => {}): Promise<void> {
   const sql = connectDatabase(target, {
     poolSize: 1,
@@ -57,20 +52,22 @@ export async function migrate(target: DatabaseTarget, log: MigrationLog = () => 
 }
 
 /**
- * Brings the schema up to date. Safe when several instances start at once: one migrates, the others
- * wait for it and find nothing left to do. Throws if a restore into the database was broken off.
+ * Brings the schema and the SQL functions up to date. Several instances may start at the same time: one migrates, the
+ * others wait for it and find nothing left to do. Throws if a restore into the database is incomplete, or if its
+ * schema is too old.
  * @param sql a single connection, with MIGRATION_SETTINGS
  */
 export async function migrateSchema(sql: Database, log: MigrationLog): Promise<void> {
-  // Without the lock, which a backup keeps for as long as it runs.
+  // Checked without the lock, which a backup holds while it runs.
   if (await isUpToDate(sql)) return;
   await lockMigrations(sql, log);
   try {
     await assertNotHalfRestored(sql);
+    assertUpgradable(await appliedMigrations(sql));
     const { pending } = await readMigrationState(sql);
     if (pending.length > 0) await runMigrations(sql, pending, log);
   } finally {
-    // A connection that broke has lost the lock already.
+    // A broken connection has lost the lock already.
     await sql`SELECT pg_advisory_unlock(${MIGRATION_LOCK})`.catch(() => {});
   }
 }
@@ -83,12 +80,12 @@ async function lockMigrations(sql: Database, log: MigrationLog): Promise<void> {
   await sql`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;
 }
 
-/** False also while a restore runs, or where one was broken off. */
+/** Returns false also while a restore runs, and after an incomplete one. */
 async function isUpToDate(sql: Database): Promise<boolean> {
   return !(await isHalfRestored(sql)) && (await readMigrationState(sql)).pending.length === 0;
 }
 
-/** A migration could not be applied, for the reason that its cause states. */
+/** A migration failed. The cause has the reason. */
 export class MigrationError extends Error {
   readonly migration: string;
 
@@ -100,7 +97,7 @@ export class MigrationError extends Error {
 
 const PROGRESS_MS = 5_000;
 
-/** All in one transaction: a start that fails in the middle leaves the schema as it was. */
+/** Runs all in one transaction: a start that fails leaves the schema unchanged. */
 async function runMigrations(
   sql: Database,
   pending: readonly string[],
@@ -108,8 +105,7 @@ async function runMigrations(
 ): Promise<void> {
   const beganMs = performance.now();
   const seconds = () => ((performance.now() - beganMs) / 1_000).toFixed(1);
-  const from = journal.entries.length - pending.length;
-  log(`migrating the database: ${pending.length} to apply, up to ${pending.at(-1)}`);
+  log(`migrating the database: ${pending.length} to apply: ${pending.join(", ")}`);
   let applied = 0;
   const timer = setInterval(
     () =>
@@ -118,26 +114,33 @@ async function runMigrations(
       ),
     PROGRESS_MS,
   );
+  const migrations = pending.filter((name) => name !== FUNCTIONS).length;
   try {
     await sql.begin((transaction) =>
-      applyMigrations(transaction, from, undefined, () => void applied++),
+      applyMigrations(
+        transaction,
+        journal.entries.length - migrations,
+        undefined,
+        () => void applied++,
+      ),
     );
   } catch (error) {
-    throw new MigrationError(pending[applied]!, error as Error);
+    throw new MigrationError(pending[applied] ?? FUNCTIONS, error as Error);
   } finally {
     clearInterval(timer);
   }
   log(`migrated the database in ${seconds()} s`);
 }
 
-/** A migration that a database has had. */
+/** A migration that was applied to a database. */
 export interface AppliedMigration {
+  /** Time that the journal states, in milliseconds since 1970. */
   readonly createdAtMs: number;
-  /** Of its text. */
+  /** SHA-256 of its text, in hexadecimal. */
   readonly hash: string;
 }
 
-/** Those that the database has had, oldest first; none where it was never migrated. */
+/** Returns the migrations that were applied to the database, oldest first; none if it was never migrated. */
 export async function appliedMigrations(
   sql: Database | DatabaseTransaction,
 ): Promise<AppliedMigration[]> {
@@ -149,16 +152,16 @@ export async function appliedMigrations(
   return rows.map(({ hash, created_at }) => ({ hash, createdAtMs: Number(created_at) }));
 }
 
-/** True where this program has each of these migrations, and none in between. */
+/** Returns true if this program has each of these migrations, and none in between. */
 export async function knowsMigrations(applied: readonly AppliedMigration[]): Promise<boolean> {
   const own = await migrationFiles();
   return applied.every(
-    ({ createdAtMs, hash }, place) =>
-      own[place]?.folderMillis === createdAtMs && own[place].hash === hash,
+    ({ createdAtMs, hash }, index) =>
+      own[index]?.folderMillis === createdAtMs && own[index].hash === hash,
   );
 }
 
-/** Tables of a database whose last migration is this one, as its schema was generated. */
+/** Returns the names of a database's tables, given its last migration: as its schema was generated. */
 export async function tablesAfter(lastMs: number): Promise<string[]> {
   const entry = journal.entries.find(({ when }) => when === lastMs);
   if (entry === undefined) throw new Error("the database is of another version of the gateway");
@@ -170,8 +173,9 @@ export async function tablesAfter(lastMs: number): Promise<string[]> {
 }
 
 /**
- * Applies this program's migrations from the one at place `from` up to, not including, the one at `to`, within the
- * caller's transaction, to a database that has had those before them. Calls `onApplied` after each.
+ * Applies this program's migrations from index `from` up to, not including, index `to`, within the caller's
+ * transaction, to a database that has had those before them. Calls `onApplied` after each. After the last migration
+ * it applies the functions.
  */
 export async function applyMigrations(
   transaction: DatabaseTransaction,
@@ -181,20 +185,47 @@ export async function applyMigrations(
 ): Promise<void> {
   const [schema] = await transaction<{ is_there: boolean }[]>`
     SELECT to_regnamespace('drizzle') IS NOT NULL AS is_there`;
-  // Even IF NOT EXISTS asks for the right to create schemas, which a role may lack that was given this one.
+  // Even IF NOT EXISTS requires the right to create schemas. A role that was given this schema may not have it.
   if (!schema!.is_there) await transaction`CREATE SCHEMA drizzle`;
   await transaction`CREATE TABLE IF NOT EXISTS drizzle.__drizzle_migrations (
     id SERIAL PRIMARY KEY, hash text NOT NULL, created_at bigint)`;
-  for (const { sql: statements, hash, folderMillis } of (await migrationFiles()).slice(from, to)) {
+  const isVersion01 = isOfVersion01(await appliedMigrations(transaction));
+  for (const [index, migration] of (await migrationFiles()).entries()) {
+    if (index < from || index >= to) continue;
+    const statements =
+      index === 0 && isVersion01 ? [await Bun.file(UPGRADE_FROM_01).text()] : migration.sql;
+    await applyFunctionsNamedIn(transaction, statements.join("\n"));
     for (const statement of statements) await transaction.unsafe(statement);
     await transaction`INSERT INTO drizzle.__drizzle_migrations (hash, created_at)
-      VALUES (${hash}, ${folderMillis})`;
+      VALUES (${migration.hash}, ${migration.folderMillis})`;
     onApplied();
   }
+  if (to >= journal.entries.length) await applyFunctions(transaction);
 }
 
-/** drizzle-orm is needed for this alone: a start that has nothing to migrate does not load its modules. */
+/** Imports drizzle-orm only here, so that a start with nothing to migrate does not load its modules. */
 async function migrationFiles() {
   const { readMigrationFiles } = await import("drizzle-orm/migrator");
   return readMigrationFiles({ migrationsFolder: MIGRATIONS_FOLDER });
+}
+
+/*
+ * Version 0.1 had migrations 0000 to 0061. In a database that has had 0053 or later, a script takes the place of the
+ * baseline: it brings the tables to the baseline's state and removes the records of the former migrations.
+ */
+
+const UPGRADE_FROM_01 = join(import.meta.dir, "upgrade-from-0.1.sql");
+/** Time of the oldest migration of 0.1 from which the script can upgrade: 0053. */
+const OLDEST_OF_01_MS = 1_795_492_734_020;
+
+function isOfVersion01(applied: readonly AppliedMigration[]): boolean {
+  const lastMs = applied.at(-1)?.createdAtMs;
+  return lastMs !== undefined && lastMs < journal.entries[0]!.when;
+}
+
+function assertUpgradable(applied: readonly AppliedMigration[]): void {
+  if (!isOfVersion01(applied) || applied.at(-1)!.createdAtMs >= OLDEST_OF_01_MS) return;
+  throw new Error(
+    "the schema of the database is too old: start the last version 0.1 of the gateway on it once, then this version",
+  );
 }

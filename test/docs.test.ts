@@ -118,5 +118,5 @@ function headingIds(page: string): string[] {
 test("the files page and the description state how long a line of an uploaded file may be", async () => {
   const limit = `at most ${MAX_LINE_BYTES / 1024 / 1024} MB`;
   expect(await read("docs/fine-tuning.md")).toContain(`each line of ${limit}`);
-  expect(JSON.stringify(uploadForm)).toContain(`each line of both ${limit}`);
+  expect(JSON.stringify(uploadForm)).toContain(`Each line of both has ${limit}`);
 });

@@ -1,5 +1,5 @@
 import { type Clock, sleep, systemClock } from "../../src/lib/clock.ts";
-import { type GatewayError, overloaded, stopping } from "../../src/lib/errors.ts";
+import { overloaded, stopping } from "../../src/lib/errors.ts";
 import { type Database, isOutcomeUnknown, sqlState } from "../client.ts";
 import { TRANSIENT_STATES, UNIQUE_VIOLATION } from "../error-states.ts";
 import type { Effect } from "./effects.ts";

@@ -19,8 +19,8 @@ export async function insertInstance(
   instance: InstanceIdentity,
   isSingleNode = false,
 ): Promise<void> {
-  await sql`INSERT INTO instances (id, epoch, is_alone, knows_provider_batches)
-    VALUES (${instance.id}, ${instance.epoch.toString()}::bigint, ${isSingleNode}, true)`;
+  await sql`INSERT INTO instances (id, epoch, is_alone)
+    VALUES (${instance.id}, ${instance.epoch.toString()}::bigint, ${isSingleNode})`;
 }
 
 export async function heartbeat(sql: Database, instance: InstanceIdentity): Promise<Pulse> {

@@ -189,9 +189,6 @@ export function noteStanding(
   return sql.begin(async (transaction) => {
     const [organization] = await transaction<{ plan: string }[]>`
       SELECT plan FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
-    // A trigger lets no instance of an earlier release, which does not know that state, leave it.
-    const ended = known === "ending" ? id : "";
-    await transaction`SELECT set_config('gateway.ended_subscription', ${ended}, true)`;
     const written = await transaction`UPDATE plan_subscriptions
       SET state = ${state}, reference = coalesce(${reference}, reference), invoice_url = ${invoiceUrl},
         period_start = coalesce(${timeOf(periodStartMs)}, period_start),

@@ -21,8 +21,6 @@ export const instances = pgTable("instances", {
   isSingleNode: boolean("is_alone").notNull().default(false),
   /** Master keys that it can open values of, by their ids; null for one of a version that told none. */
   masterKeyIds: text("master_key_ids").array(),
-  /** It knows of `provider_batches`: one that does not is given no batch that has some. */
-  knowsProviderBatches: boolean("knows_provider_batches").notNull().default(false),
   /** Set once nothing is left to do of what it was doing when it died. */
   isSettled: boolean("is_settled").notNull().default(false),
   startedAt: timestamp("started_at", { withTimezone: true })

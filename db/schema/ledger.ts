@@ -15,13 +15,6 @@ import {
   uniqueIndex,
 } from "drizzle-orm/pg-core";
 
-/*
- * Instances of this release and the one before may run side by side, and no others. The next release may
- * drop what only the one before uses: the functions ledger_settle and ledger_exchange, clean_deliveries,
- * the member "numbered" of commit_deliveries, the column webhook_queues.last_sequence, and the indexes
- * outbox_unseen and outbox_transaction.
- */
-
 /**
  * Money is counted in accounts, one row each: an organization's balance (`org`), a key's UTC day
  * (`day`) and a key's UTC month (`month`), and the same of the budget of an end user or a tag (`subject_day`,
@@ -201,7 +194,6 @@ export const attempts = pgTable("attempts", {
   budgetChargeNano: bigint("budget_charge_nano", { mode: "bigint" }),
   /** As in `holds`. */
   subjectAccounts: jsonb("subject_accounts"),
-  /** The previous release writes none of these four. */
   cachedPromptTokens: bigint("cached_prompt_tokens", { mode: "number" }),
   reasoningTokens: bigint("reasoning_tokens", { mode: "number" }),
   quantities: jsonb("quantities"),

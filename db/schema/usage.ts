@@ -28,8 +28,6 @@ export const usageCursors = pgTable(
     totalsSince: timestamp("totals_since", { withTimezone: true })
       .notNull()
       .default(sql`'-infinity'`),
-    /** Additions that went into `usage_totals` too. One that did not makes `totals_since` infinite (a trigger). */
-    totalled: bigint("totalled", { mode: "bigint" }).notNull().default(sql`0`),
   },
   (table) => [
     index("usage_cursors_lacking")

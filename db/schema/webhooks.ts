@@ -36,11 +36,7 @@ export const outbox = pgTable(
      */
     xid: xid8("xid").notNull().default(sql`pg_current_xact_id()`),
   },
-  (table) => [
-    index("outbox_unseen").on(table.organizationId, table.type, table.xid),
-    index("outbox_transaction").on(table.xid),
-    index("outbox_age").using("brin", table.createdAt),
-  ],
+  (table) => [index("outbox_age").using("brin", table.createdAt)],
 );
 
 /**
@@ -114,12 +110,10 @@ export const webhookQueues = pgTable(
     webhookId: text("webhook_id")
       .primaryKey()
       .references(() => webhooks.id, { onDelete: "cascade" }),
-    /** A trigger fills it in, so that instances of the previous version need not know of it. */
+    /** The webhook's organization. A trigger fills it in. */
     organizationId: text("organization_id").notNull().default(""),
     /** Events of transactions that it shows as finished are older than the webhook: it does not get them. */
     numbered: pgSnapshot("numbered").notNull().default(sql`pg_current_snapshot()`),
-    /** Of the previous version, which numbered by webhook. */
-    lastSequence: bigint("last_sequence", { mode: "bigint" }).notNull().default(sql`0`),
     /** When its first delivery is due; null while it has none, or is disabled. Looked up by sweeps. */
     dueAt: timestamp("due_at", { withTimezone: true }),
   },

@@ -14,18 +14,26 @@ function otherSite(): GatewayError {
 }
 
 /** Throws 403 if a request states that it comes from another site. */
-export function assertNotFromElsewhere({ headers }: RequestHeaders, publicBase: string | undefined): void {
+export function assertNotFromElsewhere(
+  { headers }: RequestHeaders,
+  publicBase: string | undefined,
+): void {
   const site = headers.get("sec-fetch-site");
   if (site !== null && site !== "same-origin") throw otherSite();
   const origin = headers.get("origin");
-  if (site === null && origin !== null && !isDashboardOrigin(origin, headers, publicBase)) throw otherSite();
+  if (site === null && origin !== null && !isDashboardOrigin(origin, headers, publicBase))
+    throw otherSite();
 }
 
 /**
  * Returns true if the origin is the gateway's. Behind a proxy that changes the host, the URL that the
  * operator configured counts too.
  */
-function isDashboardOrigin(origin: string, headers: Headers, publicBase: string | undefined): boolean {
+function isDashboardOrigin(
+  origin: string,
+  headers: Headers,
+  publicBase: string | undefined,
+): boolean {
   if (publicBase !== undefined && origin === new URL(publicBase).origin) return true;
   const host = headers.get("host");
   return host !== null && (origin === `http://${host}` || origin === `https://${host}`);
@@ -77,7 +85,10 @@ function isPlain({ headers }: RequestHeaders, publicBase: string | undefined): b
  * of a host share cookies, so over plain http another server of the machine can set one. With a longer path
  * it would come first and could belong to another session.
  */
-export function cookieToken(request: RequestHeaders, publicBase: string | undefined): string | undefined {
+export function cookieToken(
+  request: RequestHeaders,
+  publicBase: string | undefined,
+): string | undefined {
   return cookieValue(request, cookieName(isPlain(request, publicBase)));
 }
 
@@ -121,7 +132,10 @@ const FLOW_COOKIE_NAME = "gateway_sign_on";
 const FLOW_SECONDS = 600;
 
 /** Returns the secret of the sign-in through the identity provider that this browser has started. */
-export function flowSecret(request: RequestHeaders, publicBase: string | undefined): string | undefined {
+export function flowSecret(
+  request: RequestHeaders,
+  publicBase: string | undefined,
+): string | undefined {
   return cookieValue(request, cookieName(isPlain(request, publicBase), FLOW_COOKIE_NAME));
 }
 

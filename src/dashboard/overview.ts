@@ -44,10 +44,13 @@ const overview = Type.Object({
           }),
         ),
         usd_a_day: Type.Number(),
-        pace_of: Type.Enum(["day", "week"], { description: "The period of the rate: the last 24 hours or 7 days" }),
+        pace_of: Type.Enum(["day", "week"], {
+          description: "The period of the rate: the last 24 hours or 7 days",
+        }),
       },
       {
-        description: "At the higher of two rates; null if nothing is used, or if the credit limit is unlimited",
+        description:
+          "At the higher of two rates; null if nothing is used, or if the credit limit is unlimited",
       },
     ),
   ),

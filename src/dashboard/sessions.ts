@@ -87,7 +87,10 @@ export class DashboardSessions implements Sessions {
     const { singleSignOn, read } = this.#dependencies;
     const { rule, name } = subject;
     if (rule.to !== "operator" && (await read(loadOrganization(rule.to))) === undefined) {
-      throw new SignInRefused(403, "The organization of your account does not exist on this gateway.");
+      throw new SignInRefused(
+        403,
+        "The organization of your account does not exist on this gateway.",
+      );
     }
     const caller = await this.#callerOfSubject(subject.id, name, rule).catch((error: unknown) => {
       if (!(error instanceof GatewayError) || error.code === "database_unavailable") throw error;

@@ -25,7 +25,9 @@ interface SettingsDependencies {
 
 const choices = Type.Object({
   payments: Type.Object({
-    processor: nullable(Type.Enum(["stripe", "test"], { description: "Null if the gateway accepts no payments" })),
+    processor: nullable(
+      Type.Enum(["stripe", "test"], { description: "Null if the gateway accepts no payments" }),
+    ),
     min_usd: Type.Number(),
     max_usd: Type.Number(),
   }),
@@ -170,7 +172,10 @@ export function settingsRoutes(
       summary: "End all other sessions of a key or user",
       access: signIns,
       responses: {
-        200: { description: "The number of ended sessions", schema: Type.Object({ ended: Type.Integer() }) },
+        200: {
+          description: "The number of ended sessions",
+          schema: Type.Object({ ended: Type.Integer() }),
+        },
         404: { description: "No key with this id exists, and no user with this id is signed in" },
       },
       handle: async (context) =>

@@ -24,7 +24,11 @@ export function mergeClaims(idToken: Claims, userInfo: Claims): Claims {
   const isSame = tokenClaims.email === undefined || tokenClaims.email === userInfoClaims.email;
   const stated = tokenClaims.email === undefined ? undefined : tokenVerified;
   const verified = stated ?? (isSame ? userInfoVerified : undefined);
-  return { ...userInfoClaims, ...tokenClaims, ...(verified !== undefined && { email_verified: verified }) };
+  return {
+    ...userInfoClaims,
+    ...tokenClaims,
+    ...(verified !== undefined && { email_verified: verified }),
+  };
 }
 
 /**

@@ -174,7 +174,8 @@ export class SingleSignOn {
       const userInfo = await this.#userInfo(configuration, tokens.access_token, idToken.sub);
       return { ...mergeClaims(idToken, userInfo), sub: idToken.sub };
     } catch (error) {
-      if (causes(error).some((cause) => cause instanceof IssuerUnreachable)) throw unreachable(error);
+      if (causes(error).some((cause) => cause instanceof IssuerUnreachable))
+        throw unreachable(error);
       const message =
         error instanceof AuthorizationResponseError
           ? "The identity provider did not let you sign in."
@@ -222,7 +223,8 @@ export class SingleSignOn {
 const SHOWN_DIGITS = 32;
 
 function derived(secret: string) {
-  const digestFor = (use: string) => createHash("sha256").update(`${use} ${secret}`).digest("base64url");
+  const digestFor = (use: string) =>
+    createHash("sha256").update(`${use} ${secret}`).digest("base64url");
   return { state: digestFor("state"), nonce: digestFor("nonce"), verifier: digestFor("verifier") };
 }
 
@@ -234,7 +236,8 @@ function unreachable(cause: unknown): SignInRefused {
 
 function causes(error: unknown): unknown[] {
   const all: unknown[] = [];
-  for (let cause = error; cause instanceof Error && all.length < 8; cause = cause.cause) all.push(cause);
+  for (let cause = error; cause instanceof Error && all.length < 8; cause = cause.cause)
+    all.push(cause);
   return all;
 }
 

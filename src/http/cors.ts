@@ -42,7 +42,7 @@ const PREFLIGHT_SECONDS = "600";
 export interface Cors {
   /** Adds the headers that let pages of an allowed origin read the response. */
   allow(request: Request, response: Response): Response;
-  /** Answers a preflight. */
+  /** Returns the response to a preflight request. */
   preflight(request: Request, methods: readonly string[]): Response;
 }
 

@@ -44,14 +44,14 @@ export class FormFields {
     let schema: TSchema | undefined = this.#schema;
     keys.forEach((key, at) => {
       const isLast = at === keys.length - 1;
-      if (Array.isArray(container) !== (key === "")) throw invalid(name, "does not fit the others");
+      if (Array.isArray(container) !== (key === "")) throw invalid(name, "conflicts with another field");
       schema = key === "" ? itemOf(schema) : memberOf(schema, key);
       const isFree = Array.isArray(container) || !Object.hasOwn(container, key);
       if (!isFree && isLast) throw invalid(name, "is given more than once");
       const existing = Array.isArray(container) ? undefined : container[key];
       const member = isLast ? valueIn(text, schema) : (existing ?? (keys[at + 1] === "" ? [] : {}));
       if (!isLast && (typeof member !== "object" || member === null)) {
-        throw invalid(name, "does not fit the others");
+        throw invalid(name, "conflicts with another field");
       }
       if (Array.isArray(container)) container.push(member);
       else container[key] = member;

@@ -96,7 +96,7 @@ export interface PipelineDependencies {
   isTrustedProxy(address: string): boolean;
   /** Bounds administrative reads. */
   readonly reads: FairSemaphore;
-  /** Throws 429 if the organization made too many administrative calls. */
+  /** Limits administrative calls. `count` throws 429 if the organization made too many. */
   readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
   /**
    * Decides from the head of a request if its long body is read: counts the request in the rate window and
@@ -254,7 +254,6 @@ export class RequestRun implements RequestContext, BodyConnection {
         dependencies.loadGate.begin(this.owner);
         this.#isInGate = true;
       }
-      assertStorable(this.params);
       if (readForm !== undefined && (checkBody === undefined || isForm(this.request.headers))) {
         await this.#readForm(readForm);
       } else if (checkBody !== undefined) {
@@ -496,14 +495,6 @@ function credentialsOf(headers: Headers): string | null {
   if (authorization !== null) return authorization;
   const key = headers.get("x-api-key");
   return key === null ? null : `Bearer ${key}`;
-}
-
-/** Throws 404 if a path parameter contains a NUL, which no id contains and no database accepts. */
-function assertStorable(params: Readonly<Record<string, string>>): void {
-  for (const name in params) {
-    if (!params[name]!.includes("\0")) continue;
-    throw new GatewayError("route_not_found", "There is no such endpoint.");
-  }
 }
 
 function keyAccessOf(access: RouteDefinition["access"]): KeyAccess {

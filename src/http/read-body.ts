@@ -229,7 +229,7 @@ function isJson(contentType: string | null): boolean {
 function unread(error: unknown, maxBytes: number): GatewayError {
   if (error instanceof GatewayError) return error;
   if ((error as { code?: string }).code === "ERR_BODY_TOO_LARGE") return tooLarge(maxBytes);
-  return new GatewayError("client_closed_request", "The request body did not arrive whole.", {
+  return new GatewayError("client_closed_request", "The request body did not arrive completely.", {
     cause: error,
   });
 }
@@ -361,6 +361,6 @@ function notUtf8(): GatewayError {
 function tooLarge(maxBytes: number): GatewayError {
   return new GatewayError(
     "payload_too_large",
-    `A JSON request body may hold at most ${maxBytes / 1024 / 1024} MB.`,
+    `A JSON request body can have at most ${maxBytes / 1024 / 1024} MB.`,
   );
 }

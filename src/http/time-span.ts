@@ -21,9 +21,9 @@ export interface TimeSpanQuery {
 }
 
 interface TimeSpan {
-  /** Inclusive. */
+  /** The start in milliseconds since the epoch, inclusive. */
   readonly fromMs: number | undefined;
-  /** Exclusive. */
+  /** The end in milliseconds since the epoch, exclusive. */
   readonly beforeMs: number | undefined;
 }
 

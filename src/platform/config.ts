@@ -22,33 +22,33 @@ import {
 } from "./config/settings.ts";
 import { CONFIG_VARIABLES } from "./config/variables.ts";
 
-/** Everything an operator can set, checked; frozen all through. */
+/** All settings of an operator, checked and deeply frozen. */
 export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
-  /** Absolute. */
+  /** An absolute path. */
   readonly dataDir: string;
-  /** The configuration file in use, as it was named; undefined when there is none. */
+  /** The path of the configuration file as it was given. Undefined without a file. */
   readonly configFile: string | undefined;
-  /** Of the file, of the environment, and the sandbox. */
+  /** The providers of the file and of the environment, and the sandbox. */
   readonly providers: readonly ProviderConfig[];
-  /** The file's entries, which the catalogue is built from. */
+  /** The file's entries of models, from which the catalogue is built. */
   readonly models: readonly ModelConfig[];
   readonly sandbox: boolean;
   /**
-   * True if the sandbox searches the web and moderates unless something else is configured for that: on a trial
-   * install. Next to hosted providers its made-up results would be taken for real ones.
+   * True on a trial install: the sandbox then searches the web and moderates unless another service
+   * is configured. Next to hosted providers its made-up results would be mistaken for real ones.
    */
   readonly sandboxStandsIn: boolean;
-  /** Without Stripe, the test processor takes payments, and credits money for nothing. */
+  /** True if, without Stripe, the test processor accepts payments and credits money for nothing. */
   readonly testPayments: boolean;
   /** The proxies that calls to providers go through. */
   readonly proxies: OutboundProxies;
-  /** Requests that this process may have under way at a time, by the platform's own setting. */
+  /** Concurrent outbound requests of this process, by the platform's own setting. */
   readonly maxOutboundRequests: number;
-  /** What is set but has no effect, one line each, to be logged at the start. */
+  /** Warnings to log at the start, one line each, such as settings without effect. */
   readonly warnings: readonly string[];
 }
 
-/** What the check of the file's models needs. */
+/** The settings that the check of the file's models needs. */
 export type ConfiguredModels = Pick<
   GatewayConfig,
   "providers" | "models" | "sandbox" | "dataDir" | "modelListsSeconds"
@@ -59,8 +59,8 @@ interface ReadOptions {
 }
 
 /**
- * Reads the environment and the configuration file once. Throws ConfigError with all faults, a line for each
- * that names the setting, its value (masked where it is secret) and what is accepted.
+ * Reads the environment and the configuration file once. Throws ConfigError with all faults. The
+ * line of each names the setting, its value (masked if it is secret) and the accepted values.
  */
 export function readConfig(environment: Environment, options: ReadOptions = {}): GatewayConfig {
   const faults = new ConfigFaults();
@@ -70,8 +70,8 @@ export function readConfig(environment: Environment, options: ReadOptions = {}):
 }
 
 /**
- * Like `readConfig`, and `checkModels` adds the faults of the file's models that only the catalogue shows, so
- * that one start reports all faults.
+ * Reads the configuration like `readConfig`. `checkModels` adds the faults of the file's models
+ * that only the catalogue shows, so that one start reports all faults.
  */
 export async function readCheckedConfig(
   environment: Environment,
@@ -86,7 +86,7 @@ export async function readCheckedConfig(
   return deepFreeze(config);
 }
 
-/** Reads everything; a part with a fault is a placeholder. */
+/** Reads all parts. A part with a fault gets a placeholder. */
 function readParts(
   environment: Environment,
   faults: ConfigFaults,
@@ -123,7 +123,7 @@ function readParts(
     models: file?.models ?? [],
     sandbox: file?.sandbox ?? true,
     testPayments,
-    // Undefined only with a fault, which is thrown before anyone reads it.
+    // Undefined only if there is a fault, which is thrown before the value is used.
     proxies: proxies!,
     maxOutboundRequests: outboundRequests(environment.BUN_CONFIG_MAX_HTTP_REQUESTS),
     warnings: [
@@ -139,31 +139,36 @@ function readParts(
   };
 }
 
-/** Decides for guardrails if the operator has named no model: see the sandbox's documentation. */
+/**
+ * The model that decides for guardrails if the operator has configured none. See the sandbox's
+ * documentation.
+ */
 const SANDBOX_MODERATION = `${SANDBOX_PROVIDER_ID}/${SANDBOX_MODERATION_MODEL}`;
 
 /**
- * The models that can be judged by themselves: their providers have no fault, and what an alias stands for
- * is not an entry with one.
+ * Returns the models that can be checked: their providers have no fault, and neither has the model
+ * that an alias refers to.
  */
 function checkableModels(
   { models, providers }: Pick<GatewayConfig, "models" | "providers">,
   faultyIds: FileContents["faultyIds"],
 ): ModelConfig[] {
   const enabled = new Set(providers.map(({ id }) => id));
-  const isJudgeable = ({ id, alias_of: target, endpoints }: ModelConfig): boolean => {
+  const isCheckable = ({ id, alias_of: target, endpoints }: ModelConfig): boolean => {
     if (endpoints !== undefined) return endpoints.every(({ provider }) => enabled.has(provider));
     const name = target ?? id;
     const isOfFaulty = faultyIds.providers.some((provider) => name.startsWith(`${provider}/`));
     return !isOfFaulty && !faultyIds.models.includes(name);
   };
-  const judgeable = models.filter(isJudgeable);
-  const ids = new Set(judgeable.map(({ id }) => id));
-  const left = new Set(models.map(({ id }) => id).filter((id) => !ids.has(id)));
-  return judgeable.filter(({ alias_of: target }) => target === undefined || !left.has(target));
+  const checkable = models.filter(isCheckable);
+  const ids = new Set(checkable.map(({ id }) => id));
+  const unchecked = new Set(models.map(({ id }) => id).filter((id) => !ids.has(id)));
+  return checkable.filter(({ alias_of: target }) => target === undefined || !unchecked.has(target));
 }
 
-/** True if only this machine reaches the gateway, and no call of a provider costs money. */
+/**
+ * Returns true if only this machine can reach the gateway and no call of a provider costs money.
+ */
 function isTrial(
   { hostIsLoopback, publicUrl, trustedProxies }: Settings,
   providers: readonly ProviderConfig[],
@@ -175,17 +180,23 @@ function isTrial(
 const GIVES_CREDIT_AWAY =
   "GATEWAY_TEST_PAYMENTS is true: the test processor takes payments, so keys with the scope billing:write can credit their organization for nothing; set it to false to take none";
 
-/** The platform reads it once, at the start of the process. */
+/**
+ * Returns the limit of concurrent outbound requests. The platform reads the variable once, at the
+ * start of the process.
+ */
 function outboundRequests(text: string | undefined): number {
   return text !== undefined && /^[1-9]\d{0,4}$/.test(text) ? Number(text) : 256;
 }
 
-/** Variables with the gateway's prefix that it does not know: most likely a misspelled one. */
+/**
+ * Returns a warning for each unknown variable with the gateway's prefix, which is most likely
+ * misspelled.
+ */
 function misspelled(environment: Environment): string[] {
   const names = CONFIG_VARIABLES.map(({ name }) => name);
-  const known = new Set(names);
+  const settingNames = new Set(names);
   return Object.keys(environment)
-    .filter((name) => name.startsWith("GATEWAY_") && !known.has(name))
+    .filter((name) => name.startsWith("GATEWAY_") && !settingNames.has(name))
     .map((name) => `${name} is ignored: there is no such setting${didYouMean(name, names)}`);
 }
 

@@ -10,7 +10,7 @@ import { MAX_COMPLETION_BYTES, MAX_QUICK_ANSWER_BYTES } from "./transport/bounde
 import { CallAbort } from "./transport/call-abort.ts";
 import { failureOfThrown } from "./transport/call-failures.ts";
 import type { FailureContext } from "./transport/status-failure.ts";
-import { HttpJsonProvider, type TypedWireOptions } from "./transport/typed-wire.ts";
+import { HttpJsonProvider, type HttpJsonProviderOptions } from "./transport/typed-wire.ts";
 
 /** Time limit of a short call, such as reading a batch's state. */
 const SHORT_CALL_MS = 60_000;
@@ -65,14 +65,14 @@ interface ResultsCall<Options> extends LinesCall<Options> {
   readonly prefix?: string;
 }
 
-/** The HTTP side of a provider's interface for batches. Methods reject with ProviderFailure. */
-export class BatchWire {
+/** HTTP calls to a provider's batch API. Methods reject with ProviderFailure. */
+export class BatchHttpClient {
   readonly headers: Headers;
   readonly #wire: HttpJsonProvider;
   readonly #clock: Clock;
   readonly #reading: AnswerReading;
 
-  constructor(options: TypedWireOptions & { readonly headers: Headers }) {
+  constructor(options: HttpJsonProviderOptions & { readonly headers: Headers }) {
     this.headers = options.headers;
     this.#wire = new HttpJsonProvider(options);
     this.#clock = options.clock;

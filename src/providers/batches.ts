@@ -12,7 +12,7 @@ export interface BatchInterface {
    * Returns which requests this one can share a batch with, and how much it counts. Returns undefined if the provider
    * does not accept it in batches.
    */
-  placeOf(request: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined;
+  groupOf(request: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined;
   /** Creates a batch and returns its id. If reading `requests` throws, rethrows that error; no batch is created. */
   create(batch: NewBatch, signal: AbortSignal): Promise<string>;
   /**
@@ -21,7 +21,7 @@ export interface BatchInterface {
    */
   find(search: BatchSearch, signal: AbortSignal): Promise<FoundBatches>;
   /** Reads the state of a batch. Fails with status 404 if the provider does not know it. */
-  look(batchId: string, signal: AbortSignal): Promise<BatchState>;
+  readState(batchId: string, signal: AbortSignal): Promise<BatchState>;
   /**
    * Yields the results of an ended batch in any order and at most one for each request. Requests that were not run have
    * no result. Results are read as the caller iterates. Results with unknown ids are skipped. Throws BrokenAnswer if
@@ -99,7 +99,7 @@ export interface BatchSearch {
   readonly requests: number;
   /** The batch was created no earlier than this: Unix milliseconds by this machine's clock. */
   readonly sinceMs: number;
-  /** Returns true if the provider's batch is already assigned to another batch. */
+  /** Returns true if the provider's batch is known to be a different one. */
   isOther(batchId: string): boolean;
 }
 

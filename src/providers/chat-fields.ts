@@ -357,7 +357,7 @@ export interface ChatFields {
   /** Returns true if the model accepts custom tools in chats. Absent: none does. */
   takesCustomTools?(model: FieldModel): boolean;
   /** Returns true if the model accepts media only in base64, and no URLs. */
-  lacksWebAddresses?(model: FieldModel): boolean;
+  rejectsWebUrls?(model: FieldModel): boolean;
 }
 
 /**

@@ -76,7 +76,7 @@ export interface ProviderJob {
   readonly id: string;
   /** `waiting` is every state before training, and every unknown state. */
   readonly status: "waiting" | "running" | "succeeded" | "failed" | "cancelled";
-  /** Set with `succeeded`. */
+  /** Only set if the status is `succeeded`. */
   readonly tunedModel: string | undefined;
   /** Tokens that the provider bills, over all epochs. Undefined if the provider does not report them. */
   readonly trainedTokens: number | undefined;

@@ -14,7 +14,7 @@ export interface RequestedImages {
 }
 
 /** The fields of an image request that a model does not support. `model` stands for a task that it does not support. */
-export interface LackedImageFields {
+export interface UnsupportedImageFields {
   /** The field because of which the model cannot serve the request. */
   readonly barrier: string | undefined;
   /** Fields to leave out of the ImageCall. */
@@ -32,10 +32,10 @@ export interface ImageFields {
    *
    * @param requiresAll `provider.require_parameters` is set: hints count like fields that change the answer
    */
-  lackOf(request: RequestedImages, model: FieldModel, requiresAll: boolean): LackedImageFields;
+  unsupported(request: RequestedImages, model: FieldModel, requiresAll: boolean): UnsupportedImageFields;
   /** Returns the longest prompt that the model accepts, in characters. Undefined if the provider states none. */
   maxPromptCharacters(model: FieldModel): number | undefined;
-  /** Returns true if the model's original provider only answers in base64, so that its clients read nothing else. */
+  /** Returns true if the model's provider only answers in base64, so that its clients read nothing else. */
   answersInBase64(model: FieldModel): boolean;
 }
 
@@ -115,7 +115,7 @@ export function imageFieldsOf(type: string): ImageFields {
   const isServerSelfHosted = isSelfHosted(type);
   return {
     type,
-    lackOf: (request, model, requiresAll) =>
+    unsupported: (request, model, requiresAll) =>
       isServerSelfHosted
         ? NOTHING
         : unsupportedIn(imageFormOf(type, model), type, request, requiresAll),
@@ -131,15 +131,15 @@ export function makesImages(type: string): boolean {
   return isSelfHosted(type) || hasImageForms(type);
 }
 
-const NOTHING: LackedImageFields = { barrier: undefined, leftOut: [], listed: [] };
+const NOTHING: UnsupportedImageFields = { barrier: undefined, leftOut: [], listed: [] };
 
 function unsupportedIn(
   form: ImageForm | undefined,
   type: string,
   request: RequestedImages,
   requiresAll: boolean,
-): LackedImageFields {
-  const { task, inputs, hasMask, fields } = asked;
+): UnsupportedImageFields {
+  const { task, inputs, hasMask, fields } = request;
   if (form === undefined || !form.tasks.includes(task)) {
     return { ...NOTHING, barrier: "model" };
   }

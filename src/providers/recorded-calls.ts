@@ -11,7 +11,7 @@ export type MakeProvider = (httpClient: HttpClient) => Provider;
 /** Returns the request that a call would send, or undefined if batches cannot contain it. */
 export async function recordedRequest(
   make: MakeProvider,
-  batches: Pick<BatchInterface, "placeOf">,
+  batches: Pick<BatchInterface, "groupOf">,
   call: (provider: Provider) => Promise<unknown>,
 ): Promise<BatchRequest | undefined> {
   const recorder = new Recorder();
@@ -21,7 +21,7 @@ export async function recordedRequest(
     if (recorder.request === undefined) throw error;
   }
   const { request } = recorder;
-  const grouping = request === undefined ? undefined : batches.placeOf(request);
+  const grouping = request === undefined ? undefined : batches.groupOf(request);
   if (request === undefined || grouping === undefined) return undefined;
   return { ...grouping, body: request.body, bytes: bytesOf(request.body) + ENVELOPE_BYTES };
 }

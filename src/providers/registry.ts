@@ -184,10 +184,10 @@ function batchesOf(
   return {
     priceShare,
     limits: batches.limits,
-    placeOf: (request) => batches.placeOf(request),
+    groupOf: (request) => batches.groupOf(request),
     create: (batch, signal) => batches.create(batch, signal),
     find: (search, signal) => batches.find(search, signal),
-    look: (batchId, signal) => batches.look(batchId, signal),
+    readState: (batchId, signal) => batches.readState(batchId, signal),
     results: (batch, signal) => batches.results(batch, signal),
     cancel: (batchId, signal) => batches.cancel(batchId, signal),
     remove: (batchId, signal) => batches.remove(batchId, signal),

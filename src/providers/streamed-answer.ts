@@ -137,7 +137,7 @@ export abstract class StreamedAnswer<Piece = unknown> {
   }
 
   /** Processes a piece after an error that the provider reported, for the usage in it. */
-  pushBehindError(piece: Piece): void {
+  pushAfterError(piece: Piece): void {
     this.take(piece);
   }
 

@@ -139,7 +139,7 @@ export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
   }
 
   #pushBehindError(piece: Uint8Array | undefined): void {
-    if (piece !== undefined && this.#rewriter.mayReportUsage) this.#rewriter.pushBehindError(piece);
+    if (piece !== undefined && this.#rewriter.mayReportUsage) this.#rewriter.pushAfterError(piece);
   }
 
   #readFrames(): void {

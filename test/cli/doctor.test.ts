@@ -302,7 +302,7 @@ test("a schema that is behind is wrong, one that is ahead a warning, and both st
     for (const _ of ["first", "second"]) {
       const { wrongs } = await diagnose(settings);
       expect(wrongs.map(({ name }) => name)).toEqual(["migrations"]);
-      expect(wrongs[0]!.detail).toContain("0000_initial");
+      expect(wrongs[0]!.detail).toContain("0000_baseline");
     }
     await runCliHere(settings, "migrate");
     const sql = connectDatabase({ url: url.href }, { poolSize: 1, applicationName: "test" });

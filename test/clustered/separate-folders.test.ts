@@ -54,7 +54,7 @@ describe.skipIf(redis === undefined)("two gateways whose folders are not shared"
       const id = await uploadToFirst();
       await expectError(await call(second, "GET", `/v1/files/${id}/content`), 503, "overloaded");
       await until("its log says why", () =>
-        second.gateway.stdout().includes("is not the folder in which the database's files"),
+        second.gateway.stdout().includes("is not the folder of the database's files"),
       );
       expect((await call(second, "GET", `/v1/files/${id}`)).status).toBe(200);
       expect(await (await call(first, "GET", `/v1/files/${id}/content`)).text()).toBe("content");
@@ -87,7 +87,7 @@ describe.skipIf(redis === undefined)("two gateways whose folders are not shared"
       ]);
       const [wrong] = await findings(dataDirs[1]!);
       expect(wrong).toMatchObject({ name: "file storage", state: "wrong" });
-      expect(wrong!.detail).toContain("it bears no id");
+      expect(wrong!.detail).toContain("it has no id");
     },
     TIMEOUT_MS,
   );

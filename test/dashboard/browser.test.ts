@@ -184,7 +184,7 @@ async function findingsHere(where: string): Promise<string[]> {
   if (overflow > 0) findings.push(`${overflow} pixels too wide`);
   if (blank > 0) findings.push(`${blank} blank pixels below it`);
   if (images > 0) findings.push("a name became an image");
-  const saysSo = await page.getByText("Test payments are on").isVisible();
+  const saysSo = await page.getByText("Test payments are enabled").isVisible();
   if (!saysSo) findings.push("it does not say that payments are a test");
   return findings.map((finding) => `${where}: ${finding}`);
 }

@@ -107,7 +107,7 @@ browserTest("a key is limited in tokens and scopes, found by its name, and rotat
   expect(leftMs).toBeWithin(23 * 3_600_000, 24 * 3_600_000 + 1);
 
   await click("Rotate turning");
-  await page.getByLabel("The old key ends").selectOption("At once");
+  await page.getByLabel("Old key expires").selectOption("Immediately");
   await press("Rotate key");
   const third = await secretShown();
   expect(await statusOfChat(third)).toBe(200);
@@ -126,7 +126,7 @@ browserTest("a rotation that stops half way has shown the replacement, and says 
   );
   await click("Rotate stuck");
   await press("Rotate key");
-  await page.getByText("the rotation did not come to its end").waitFor();
+  await page.getByText("the rotation failed").waitFor();
   await page.unrouteAll();
   expect(await statusOfChat(await secretShown())).toBe(200);
   expect((await keysNamed("stuck")).map(({ name }) => name)).toEqual([
@@ -142,9 +142,9 @@ browserTest("a request shows the tries that it took, and why", async () => {
   await response.arrayBuffer();
   const id = response.headers.get("x-gateway-request-id");
   await page.goto(`${gateway.baseUrl}/dashboard/requests?id=${id}`);
-  const tries = page.getByRole("table", { name: "Tries" });
+  const tries = page.getByRole("table", { name: "Attempts" });
   await tries.getByRole("row", { name: /primary\/pair-a unavailable .* Status 500/ }).waitFor();
-  await tries.getByRole("row", { name: /secondary\/pair-b ok It answered/ }).waitFor();
+  await tries.getByRole("row", { name: /secondary\/pair-b ok The provider answered/ }).waitFor();
   await page
     .getByText("Under 20 ms")
     .or(page.getByText(/^[\d.,]+\sm?s$/))
@@ -162,9 +162,9 @@ browserTest(
       return shown.status === 200;
     });
     await page.goto(`${gateway.baseUrl}/dashboard/requests?id=${id}`);
-    await page.getByText("There is no such model.").waitFor();
+    await page.getByText("The model does not exist.").waitFor();
     await page.getByText("Nothing was charged.").waitFor();
-    await page.getByText("No provider was called").waitFor();
+    await page.getByText("without calling a provider").waitFor();
   },
 );
 
@@ -175,8 +175,8 @@ browserTest("a delivery that waits says behind which one; redelivery lets it go 
   });
   for (const name of ["first", "second"]) await managed("POST", "/v1/keys", { name });
   await page.goto(`${gateway.baseUrl}/dashboard/webhooks?id=${id}`);
-  await page.getByText("Waits behind key.created").waitFor();
-  await page.getByText(/which failed, and is sent again/).waitFor();
+  await page.getByText("Waits for key.created").waitFor();
+  await page.getByText(/which failed and is retried/).waitFor();
   await click("Send test event");
   await press("Send");
   await page.getByText(/^Not delivered: the receiver answered 500/).waitFor();
@@ -184,9 +184,9 @@ browserTest("a delivery that waits says behind which one; redelivery lets it go 
   await press("Send");
   await page.getByText(/^Delivered: status 200/).waitFor();
   await page.keyboard.press("Escape");
-  const failed = page.getByRole("row").filter({ hasNotText: "Waits behind" }).nth(1);
+  const failed = page.getByRole("row").filter({ hasNotText: "Waits for" }).nth(1);
   await failed.getByRole("button", { name: /^Redeliver/ }).click();
-  await page.getByText("The receiver took the event.").waitFor();
+  await page.getByText("The event was delivered.").waitFor();
   await until("the one behind it went out too", async () => {
     await page.reload();
     await page.getByRole("cell", { name: "Delivered", exact: true }).first().waitFor();
@@ -229,16 +229,16 @@ browserTest("an operator creates an organization, and changes its plan and limit
   await row.getByText("$7.00").waitFor();
   await click("Edit Acme");
   await page.getByLabel("Plan").selectOption("pro");
-  await page.getByLabel("Fee in percent").fill("1.25");
+  await page.getByLabel("Fee (percent)").fill("1.25");
   await page.getByLabel("Credit limit").fill("50");
-  await page.getByLabel("Keys at most").fill("3");
+  await page.getByLabel("Max keys").fill("3");
   await press("Save");
   await row.getByText("1.25% fee").waitFor();
   await row.getByText("$50.00 credit").waitFor();
   // A field that is left as it was is not sent, and one that is emptied falls back to the plan.
   await click("Edit Acme");
-  expect(await page.getByLabel("Keys at most").inputValue()).toBe("3");
-  await page.getByLabel("Fee in percent").fill("");
+  expect(await page.getByLabel("Max keys").inputValue()).toBe("3");
+  await page.getByLabel("Fee (percent)").fill("");
   await press("Save");
   await row.getByText("2.5% fee").waitFor();
   await click("Suspend Acme");

@@ -88,7 +88,7 @@ async function say(text: string): Promise<void> {
 }
 
 const lastAnswer = (model: string): Locator =>
-  page.getByRole("article", { name: `Answer of ${model}` }).last();
+  page.getByRole("article", { name: `Answer from ${model}` }).last();
 
 const textOf = async (shown: Locator): Promise<string> => (await shown.textContent()) ?? "";
 
@@ -190,7 +190,7 @@ browserTest(
     await choose("Model", "sandbox/reasoning");
     await button("Compare with a second model").click();
     await choose("Second model", "sandbox/chat");
-    await page.getByLabel("System text").fill("Be brief.");
+    await page.getByLabel("System prompt").fill("Be brief.");
     await say(`Say ${HOSTILE}`);
     for (const model of ["sandbox/reasoning", "sandbox/chat"]) {
       const answer = lastAnswer(model);
@@ -207,7 +207,7 @@ browserTest(
     const reasoning = lastAnswer("sandbox/reasoning").locator("details");
     expect(await reasoning.getAttribute("open")).toBeNull();
     const total = (await charges()).reduce((sum, charge) => sum + charge, 0n);
-    const said = await textOf(page.getByText(/Cost so far: /));
+    const said = await textOf(page.getByText(/Total cost: /));
     expect(nanoOf(said.split("Cost so far: ")[1]!)).toBe(total);
     // The secret key alone opened these calls.
     expect(keyedCalls.length).toBeGreaterThanOrEqual(5);
@@ -243,17 +243,17 @@ browserTest(
     await choose("Model", "sandbox/chat");
     await choose("Second model", "sandbox/error-500");
     await page
-      .getByLabel("Further fields")
+      .getByLabel("Additional fields")
       .fill('{"tools": [{"type": "function", "function": {"name": "find_weather"}}]');
-    await page.getByText("It must be a JSON object.").waitFor();
-    await page.getByLabel("Further fields").press("End");
-    await page.getByLabel("Further fields").pressSequentially("}");
+    await page.getByText("Enter a JSON object.").waitFor();
+    await page.getByLabel("Additional fields").press("End");
+    await page.getByLabel("Additional fields").pressSequentially("}");
     await say("What is the weather?");
     await lastAnswer("sandbox/chat")
       .getByText(/^find_weather\(\{/)
       .waitFor();
     await lastAnswer("sandbox/error-500").getByText("(502 provider_error)").waitFor();
-    await page.getByLabel("Further fields").fill("");
+    await page.getByLabel("Additional fields").fill("");
     await choose("Second model", "sandbox/cut");
     // The side that called the tool takes this as its result.
     await say("It is sunny today, and tomorrow too");
@@ -271,7 +271,7 @@ browserTest(
 browserTest("the code of a request runs as it is copied, and has no key in it", async () => {
   await button("Clear").click();
   await button("Remove sandbox/cut").click();
-  await page.getByLabel("System text").fill("");
+  await page.getByLabel("System prompt").fill("");
   await page.getByLabel("Message").fill('It\'s "quoted" for $HOME & `more`');
   await button("Code").click();
   const dialog = page.getByRole("dialog");

@@ -110,13 +110,13 @@ browserTest("the menu leads to settings, and each section keeps its address", as
   await page.getByRole("heading", { level: 2, name: "Guardrails" }).waitFor();
   expect(await page.title()).toBe("Guardrails · Settings · Model gateway");
   await page.goto(`${gateway.baseUrl}/dashboard/settings/nothing`);
-  await page.getByRole("heading", { level: 1, name: "No such page" }).waitFor();
+  await page.getByRole("heading", { level: 1, name: "Page not found" }).waitFor();
 });
 
 browserTest("a card pays once, one that declines pays nothing, and says so", async () => {
   await openSection("billing");
-  await addCard("Visa that pays");
-  await addCard("Visa that is declined");
+  await addCard("Visa (succeeds)");
+  await addCard("Visa (declined)");
   await payWith("Visa ending in 4242", "25.00");
   await said("Added $25.00 to the balance.");
   await balanceIs("$35.00");
@@ -145,28 +145,28 @@ browserTest("a payment whose answer is lost is looked up, and not made again", a
     globalThis.fetch = losing as typeof fetch;
   });
   await payWith("Visa ending in 4242", "15.00");
-  await dialog().getByText("It is not known yet whether $15.00 was paid.").waitFor();
+  await dialog().getByText("It is still unknown whether $15.00 was paid.").waitFor();
   await page.keyboard.press("Escape");
   await press("Add credit");
-  await pressInDialog("Look again");
+  await pressInDialog("Check again");
   await said("Added $15.00 to the balance.");
   await balanceIs("$80.00");
 });
 
 browserTest("a card that asks its holder is credited once it is confirmed there", async () => {
   await openSection("billing");
-  await addCard("Visa that asks its holder (3-D Secure)");
+  await addCard("Visa (requires 3-D Secure)");
   await payWith("Visa ending in 3184", "40.00");
   const link = dialog().getByRole("link", { name: "Confirm it on the bank's page" });
   expect(await link.getAttribute("rel")).toContain("noopener");
-  await pressInDialog("Look again");
-  await said("It is not confirmed yet.");
+  await pressInDialog("Check again");
+  await said("The payment is not confirmed yet.");
   await balanceIs("$80.00");
   const [bank] = await Promise.all([page.context().waitForEvent("page"), link.click()]);
   await bank.getByRole("button", { name: "Authenticate" }).click();
   await bank.getByText(/authenticated/).waitFor();
   await bank.close();
-  await pressInDialog("Look again");
+  await pressInDialog("Check again");
   await said("Added $40.00 to the balance.");
   await balanceIs("$120.00");
 });
@@ -182,7 +182,7 @@ browserTest(
     await page.getByRole("cell", { name: "Visa ending in 3184 Default" }).waitFor(GONE);
     await press("Make default: Visa ending in 4242");
     await page.getByRole("cell", { name: "Visa ending in 4242 Default" }).waitFor();
-    await page.getByLabel("Top up when the balance runs low").check();
+    await page.getByLabel("Top up when the balance is low").check();
     await page.getByLabel("Threshold").fill("0");
     await page.getByLabel("Amount").fill("50");
     await press("Save");
@@ -201,17 +201,17 @@ browserTest("a plan is paid after its price was stated, and left at its end", as
   await press("Choose Pro");
   await dialog().getByText("$20.00 a month is paid with Visa ending in 4242").waitFor();
   await pressInDialog("Pay $20.00 a month");
-  await said("Chose Pro.");
+  await said("Changed to Pro.");
   await press("Choose Free");
   await dialog()
     .getByText(/^Pro is paid until/)
     .waitFor();
   await pressInDialog("Change to Free");
   await said("Pro ends with its period.");
-  await page.getByText(/Then the organization is on Free/).waitFor();
+  await page.getByText(/Then the organization changes to Free/).waitFor();
   await press("Keep Pro");
   await pressInDialog("Keep Pro");
-  await page.getByText(/Then the organization is on Free/).waitFor(GONE);
+  await page.getByText(/Then the organization changes to Free/).waitFor(GONE);
 });
 
 browserTest("a provider key is in its field alone, and nowhere once it is saved", async () => {
@@ -240,10 +240,10 @@ browserTest("a provider key is in its field alone, and nowhere once it is saved"
   expect(left).not.toContain(SECRET);
   await gateway.sql`UPDATE provider_keys SET is_valid = false`;
   await page.reload();
-  await row.getByText("Refused", { exact: true }).waitFor();
+  await row.getByText("Rejected", { exact: true }).waitFor();
   await row.getByRole("button", { name: /^Delete/ }).click();
   await pressInDialog("Delete provider key");
-  await page.getByText("There is no provider key yet.").waitFor();
+  await page.getByText("No provider keys yet").waitFor();
 });
 
 browserTest("a preset is created, changed without losing a field, and deleted", async () => {
@@ -252,16 +252,16 @@ browserTest("a preset is created, changed without losing a field, and deleted", 
   await dialog().getByLabel("Name").fill(HOSTILE);
   await dialog().getByLabel("Model").fill("sandbox/chat");
   await dialog().getByLabel("Temperature").fill("0.2");
-  await dialog().getByLabel("Other fields of chats").fill("[1]");
+  await dialog().getByLabel("Additional fields").fill("[1]");
   await pressInDialog("Create");
-  await dialog().getByText("Other fields of chats must be a JSON object.").waitFor();
-  await dialog().getByLabel("Other fields of chats").fill('{"stop": ["END"]}');
+  await dialog().getByText("Additional fields must be a JSON object.").waitFor();
+  await dialog().getByLabel("Additional fields").fill('{"stop": ["END"]}');
   await pressInDialog("Create");
   const row = page.getByRole("row").filter({ hasText: HOSTILE });
   await row.getByRole("button", { name: /^Edit/ }).click();
-  await dialog().getByLabel("Longest answer").fill("100");
+  await dialog().getByLabel("Max output tokens").fill("100");
   await pressInDialog("Save");
-  await said(/^Changed/);
+  await said(/^Updated/);
   const listed = await gateway.request("GET", "/v1/presets");
   expect(await listed.json()).toMatchObject({
     data: [
@@ -275,7 +275,7 @@ browserTest("a preset is created, changed without losing a field, and deleted", 
   });
   await row.getByRole("button", { name: /^Delete/ }).click();
   await pressInDialog("Delete preset");
-  await page.getByText("There is no preset yet.").waitFor();
+  await page.getByText("No presets yet").waitFor();
 });
 
 browserTest("a guardrail is made by its form, and does what its list says", async () => {
@@ -284,19 +284,19 @@ browserTest("a guardrail is made by its form, and does what its list says", asyn
   await dialog().getByLabel("Name").fill(HOSTILE);
   await dialog().getByLabel("Every kind of personal data").uncheck();
   await pressInDialog("Create");
-  await dialog().getByText("Rule 1 looks for no kind of personal data").waitFor();
+  await dialog().getByText("Rule 1: choose at least one kind of personal data").waitFor();
   await dialog().getByLabel("Email addresses").check();
   await press("Add a rule");
   const second = dialog().getByRole("group", { name: "Rule 2" });
-  await second.getByLabel("Looks for").selectOption("pattern");
+  await second.getByLabel("Detects").selectOption("pattern");
   await second.getByLabel("Pattern").fill("project-[a-z]+|<b>");
-  await second.getByLabel("In").selectOption("input");
-  await second.getByLabel("What is found").selectOption("block");
+  await second.getByLabel("Applies to").selectOption("input");
+  await second.getByLabel("Action").selectOption("block");
   await pressInDialog("Create");
   const row = page.getByRole("row").filter({ hasText: HOSTILE });
-  await row.getByText("Blocks what matches project-[a-z]+|<b> in requests").waitFor();
+  await row.getByText("Blocks matches of project-[a-z]+|<b> in requests").waitFor();
   await row
-    .getByText("Removes personal data (email addresses) from requests and answers")
+    .getByText("Redacts personal data (email addresses) from requests and answers")
     .waitFor();
   const chat = (content: string) =>
     gateway.request("POST", "/v1/chat/completions", {
@@ -341,7 +341,7 @@ browserTest("with Stripe a card is entered on Stripe's page, and receipts are li
   await page.keyboard.press("Escape");
   await press("Add payment method");
   await pressInDialog("Continue");
-  const link = dialog().getByRole("link", { name: "Enter the card" });
+  const link = dialog().getByRole("link", { name: "Enter card" });
   expect(await link.getAttribute("href")).toStartWith("https://checkout.stripe.com/");
   expect(await link.getAttribute("rel")).toContain("noopener");
   stripe.completeSession("cs_2", "pm_card_visa");
@@ -360,7 +360,7 @@ browserTest("with Stripe a card is entered on Stripe's page, and receipts are li
   await press("Choose Pro");
   await dialog().getByText("€29.00 a month is paid with Visa ending in 4242").waitFor();
   await pressInDialog("Pay €29.00 a month");
-  const invoice = page.getByRole("link", { name: "The last invoice" });
+  const invoice = page.getByRole("link", { name: "Latest invoice" });
   expect(await invoice.getAttribute("href")).toStartWith("https://invoice.stripe.com/");
   expect(stripeUser.faults).toEqual([]);
 });

@@ -238,7 +238,7 @@ test("an answer with another state, or to another browser, signs no one in", asy
   const other = new URL(back);
   other.searchParams.set("state", "another");
   await expectRefused(await get(other, bare(flow)), 403, UNVERIFIED);
-  await expectRefused(await get(back), 403, "not begun in this browser");
+  await expectRefused(await get(back), 403, "not started in this browser");
   await expectRefused(await get(back, bare((await begun()).flow)), 403, UNVERIFIED);
 });
 

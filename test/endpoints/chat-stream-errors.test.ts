@@ -106,7 +106,7 @@ describe.each([
       "of a key that is wrong",
       [{ error: { message: "Incorrect API key provided: sk-1", code: "invalid_api_key" } }],
       "provider_error",
-      /^The provider refused the gateway's call\.$/,
+      /^The provider rejected the gateway's call\.$/,
     ],
     [
       "of the server",

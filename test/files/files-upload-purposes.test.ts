@@ -14,8 +14,8 @@ describe("what a purpose wants", () => {
     ["fine-tune", `${CHAT}not json\n`, "line 2", "not valid JSON"],
     ["fine-tune", `${CHAT}\n\n{"messages": []}`, "line 4: messages", "must hold a message"],
     ["fine-tune", "[1]\n", "line 1", "not a JSON object"],
-    ["fine-tune", "\n\n", "file", "holds no line"],
-    ["fine-tune", "", "file", "holds no line"],
+    ["fine-tune", "\n\n", "file", "has no line"],
+    ["fine-tune", "", "file", "has no line"],
     ["batch", CHAT, "line 1: custom_id", "is missing"],
     ["batch", BATCH + BATCH.replace("POST", "GET"), "line 2: method", "POST"],
   ])("%s: a bad line is named, with what is wrong", async (purpose, content, param, words) => {

@@ -193,7 +193,7 @@ test("cancelling reaches the provider", async () => {
 
 const REFUSALS = [
   ["refuse", "provider_rejected", "the training file has too few examples"],
-  ["unauthorized", "provider_error", "The provider did not take the training."],
+  ["unauthorized", "provider_error", "The provider did not accept the training."],
 ] as const;
 for (const [create, code, message] of REFUSALS) {
   test(`an order that the provider answers with "${create}" fails the job with ${code}`, async () => {

@@ -74,13 +74,13 @@ describe("a training file", () => {
   const FAULTS: [string, unknown[], string][] = [
     ["is empty", [""], "no examples"],
     ["has a line that is no JSON", [example(user, assistant), "{"], "line 2"],
-    ["has a line that is no object", [[]], "line 1 is no object"],
+    ["has a line that is no object", [[]], "line 1 is not an object"],
     ["has a line without messages", [{}], 'line 1 has no list of "messages"'],
     ["has an example without messages", [example()], 'line 1 has no list of "messages"'],
-    ["has a message that is none", [{ messages: [5] }], "message (1) that is no object"],
+    ["has a message that is none", [{ messages: [5] }], "message (1) that is not an object"],
     ["has a role that is none", [example({ role: "king", content: "x" })], 'the role "king"'],
     ["has a message without content", [example({ role: "user" })], "no content"],
-    ["has content that is no text", [example({ role: "user", content: 5 })], "no text"],
+    ["has content that is no text", [example({ role: "user", content: 5 })], "content that is not text"],
     ["has nothing to learn", [example(user)], "no message of the assistant"],
   ];
   for (const [what, lines, words] of FAULTS) {

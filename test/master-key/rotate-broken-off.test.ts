@@ -141,7 +141,7 @@ describe("in the middle of a rotation", () => {
       child.kill("SIGTERM");
       expect(await child.exited).toBe(1);
       const said = (await new Response(child.stderr).text()).trimEnd().split("\n");
-      expect(said.at(-1)).toBe("interrupted: run it again to go on");
+      expect(said.at(-1)).toBe("interrupted: run it again to continue");
       await letGo();
       expect((await openedBy(sql, OLD, NEW)).lost).toBe(0);
       expect((await runCliHere(settings, "master-key", "rotate")).exitCode).toBe(0);

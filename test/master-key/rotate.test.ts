@@ -116,7 +116,7 @@ describe("a rotation", () => {
 describe("a rotation is refused in one line, and nothing is changed,", () => {
   const cases: Record<string, Record<string, string>> = {
     "GATEWAY_MASTER_KEY_PREVIOUS is not set": { GATEWAY_MASTER_KEY_PREVIOUS: "" },
-    "GATEWAY_MASTER_KEY_PREVIOUS is ***, but must be another key than GATEWAY_MASTER_KEY": {
+    "GATEWAY_MASTER_KEY_PREVIOUS is ***, but must be a key other than GATEWAY_MASTER_KEY": {
       GATEWAY_MASTER_KEY_PREVIOUS: base64(NEW),
     },
     "GATEWAY_MASTER_KEY is ***, but must be 32 bytes in base64": {

@@ -111,19 +111,6 @@ describe("a lease", () => {
     expect(await guardOf(owner, leases[2_000]!)).toBe("may write");
   });
 
-  test("of a batch that has lines at a provider is not given to an instance of the release before", async () => {
-    const [before, owner] = [await addOwner(sql), await addOwner(sql)];
-    await sql`UPDATE instances SET knows_provider_batches = id <> ${before.instance.id}`;
-    const [plain, handed] = newIds(2) as [string, string];
-    await sql`INSERT INTO provider_batches
-        (id, batch_id, provider_id, model, provider_model, kind, terms, state, requests)
-      VALUES (${`pbat_${handed}`}, ${handed}, 'openai', 'm', 'm', 'chat', '{}', 'running', 1)`;
-    const claimed = async ({ ownership }: typeof owner) =>
-      (await ownership.claim("batch", [plain, handed])).map(({ id }) => id);
-    expect(await claimed(before)).toEqual([plain]);
-    expect(await claimed(owner)).toEqual([handed]);
-  });
-
   test("goes once it has no owner and its batch, job or file nothing left to do", async () => {
     const [owner, other] = [await addOwner(sql), await addOwner(sql)];
     const organization = await addOrganization(sql);

@@ -229,7 +229,7 @@ describe.each([
       const named = { model: `test/${slug}`, preset: "none", ...body };
       const response = await gateway.request("POST", path, named);
       expect([path, response.status]).toEqual([path, 404]);
-      expect(await response.text()).toContain("no preset of that name");
+      expect(await response.text()).toContain("no preset with that name");
     }
     const preset = await create({ model: `test/${slug}`, parameters: { logprobs: true } });
     const half = { model: `test/${slug}`, messages, top_logprobs: 2 };

@@ -174,9 +174,9 @@ describe("credentials", () => {
   });
 
   test.each([
-    ["lack tenant_id", { tenant_id: "" }],
-    ["have a tenant_id that is none", { tenant_id: "a/../b" }],
-    ["lack client_secret", { client_secret: 7 }],
+    ["have no tenant_id", { tenant_id: "" }],
+    ["have an invalid tenant_id", { tenant_id: "a/../b" }],
+    ["have no client_secret", { client_secret: 7 }],
   ])("credentials that %s are refused at the start", (what, more) => {
     const make = () => provider({ apiKey: application(more) });
     expect(make).toThrow(`the credentials of provider "azure" ${what}`);

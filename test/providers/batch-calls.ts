@@ -31,7 +31,8 @@ export function batchesAt(
     batchPriceShare: HALF_PRICE,
     ...settings,
   };
-  const dependencies = { clock, workThread, httpClient: createHttpClient({ clock }) };
+  const httpClient = createHttpClient({ clock });
+  const dependencies = { clock, workThread, httpClient, providerFactories: {} };
   const providers = createProviders([entry], dependencies as unknown as ProviderDependencies);
   const { batches } = providers.get("p")!;
   if (batches === undefined) throw new Error(`a provider of type ${type} has no batches`);

@@ -96,7 +96,7 @@ describe("the region", () => {
 
   test("is demanded where nothing tells it, in words without the key", () => {
     expect(() => signer(`${ID}:${SECRET}`, "https://proxy.test")).toThrow(
-      'the region of provider "bedrock" is not known, and signatures need it',
+      'the region of provider "bedrock" is unknown, and signatures need it',
     );
   });
 });

@@ -11,9 +11,9 @@ import { askModelList } from "../../src/providers/catalogue/ask-model-list.ts";
 import { buildCatalogue } from "../../src/providers/catalogue/build-catalogue.ts";
 import { createModelIndex } from "../../src/providers/catalogue/model-index.ts";
 import {
-  keepLists,
+  storeLists,
   type ModelLists,
-  readKeptLists,
+  readStoredLists,
 } from "../../src/providers/catalogue/model-list-cache.ts";
 import {
   type DiscoveredModel,
@@ -508,8 +508,8 @@ describe("names that are paths, as llama.cpp and vLLM have them by default", () 
     const folder = mkdtempSync(join(tmpdir(), "model-lists-"));
     const models = readModelList(box.type, { data: [{ id: "/a/llama" }, { id: "a b" }] })!;
     const kept = new Map([["box", { models, readAtMs: NOW.getTime() }]]);
-    await keepLists(folder, [box], kept);
-    expect(await readKeptLists(folder, [box], NOW.getTime())).toEqual(kept);
+    await storeLists(folder, [box], kept);
+    expect(await readStoredLists(folder, [box], NOW.getTime())).toEqual(kept);
     rmSync(folder, { recursive: true });
   });
 });
@@ -533,32 +533,32 @@ describe("kept lists", () => {
   const kept = new Map([["groq", { models, readAtMs: NOW.getTime() }]]);
 
   test("are read by the next start, for the same provider at the same address", async () => {
-    await keepLists(folder, [groq], kept);
-    expect(await readKeptLists(folder, [groq], NOW.getTime() + 1000)).toEqual(kept);
+    await storeLists(folder, [groq], kept);
+    expect(await readStoredLists(folder, [groq], NOW.getTime() + 1000)).toEqual(kept);
     expect(readdirSync(folder)).toEqual(["model-lists.json"]);
     for (const other of [provider("groq", "https://other.example/v1"), { ...groq, id: "x" }]) {
-      expect((await readKeptLists(folder, [other], NOW.getTime())).size).toBe(0);
+      expect((await readStoredLists(folder, [other], NOW.getTime())).size).toBe(0);
     }
   });
 
   test("are forgotten after a week", async () => {
-    await keepLists(folder, [groq], kept);
+    await storeLists(folder, [groq], kept);
     const later = NOW.getTime() + 8 * 86_400_000;
-    expect((await readKeptLists(folder, [groq], later)).size).toBe(0);
+    expect((await readStoredLists(folder, [groq], later)).size).toBe(0);
   });
 
   test.each(["", "{", "[]", "null", '{"version":2}', '{"version":1,"lists":5}'])(
     "%j holds none",
     async (text) => {
       writeFileSync(join(folder, "model-lists.json"), text);
-      expect((await readKeptLists(folder, [groq], NOW.getTime())).size).toBe(0);
+      expect((await readStoredLists(folder, [groq], NOW.getTime())).size).toBe(0);
     },
   );
 
   test("with a price that is none hold none", async () => {
     const broken = { ...models[1], prices: { input: "-1", output: "2" } } as DiscoveredModel;
-    await keepLists(folder, [groq], new Map([["groq", { models: [broken], readAtMs: 0 }]]));
-    expect((await readKeptLists(folder, [groq], 1)).size).toBe(0);
+    await storeLists(folder, [groq], new Map([["groq", { models: [broken], readAtMs: 0 }]]));
+    expect((await readStoredLists(folder, [groq], 1)).size).toBe(0);
   });
 });
 

@@ -42,7 +42,7 @@ describe("built-in models of images", () => {
         const model = { model: endpoints[0]!.model, modelId: id };
         const tasks = (["generate", "edit"] as const).filter(
           (task) =>
-            imageFieldsOf(type).lackOf({ ...asked, task }, model, false).barrier === undefined,
+            imageFieldsOf(type).unsupported({ ...asked, task }, model, false).barrier === undefined,
         );
         expect({ id, tasks: tasks.length }).not.toEqual({ id, tasks: 0 });
       }

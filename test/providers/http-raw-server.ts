@@ -7,7 +7,7 @@ import {
 import {
   type ProviderRequest,
   type ProviderResponse,
-  sent,
+  sendRequest,
 } from "../../src/providers/transport/provider-response.ts";
 
 export interface RawConnection {
@@ -153,7 +153,7 @@ export type HttpFetch = (url: string, request: ProviderRequest) => Promise<Provi
 /** The client, which trusts the authority of the tests, for callers that wait for its responses. */
 export function createHttpFetch(options: HttpClientOptions = {}): HttpFetch {
   const client = createHttpClient({ authorities: [TEST_AUTHORITY], ...options });
-  return (url, request) => sent(client, url, request);
+  return (url, request) => sendRequest(client, url, request);
 }
 
 export function requestOf(changes: Partial<ProviderRequest> = {}): ProviderRequest {

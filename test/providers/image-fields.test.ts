@@ -17,7 +17,7 @@ const asked = (
 });
 
 const lackOf = (type: string, model: string, request: RequestedImages, requiresAll = false) =>
-  imageFieldsOf(type).lackOf(request, { model, modelId: `author/${model}` }, requiresAll);
+  imageFieldsOf(type).unsupported(request, { model, modelId: `author/${model}` }, requiresAll);
 
 const NOTHING = { barrier: undefined, leftOut: [], listed: [] };
 

@@ -29,7 +29,7 @@ const created = async (prompts = PROMPTS, mark = MARK) =>
 
 async function ended(batchId: string): Promise<string> {
   for (let looks = 0; looks < 10; looks++) {
-    if ((await batches.look(batchId, never)).hasEnded) return batchId;
+    if ((await batches.readState(batchId, never)).hasEnded) return batchId;
   }
   throw new Error("the batch does not end");
 }
@@ -166,7 +166,7 @@ test("a batch is removed with its results, when it has ended", async () => {
   plan({ runningReads: 0 });
   await batches.remove(id, never);
   expect(records.batches[0]!.isDeleted).toBe(true);
-  expect((await failureOf(batches.look(id, never))).status).toBe(404);
+  expect((await failureOf(batches.readState(id, never))).status).toBe(404);
   await batches.remove(id, never);
 });
 
@@ -174,7 +174,7 @@ test("results that are not as they should be are read as far as they make sense"
   const faults = {
     unknown: [3, undefined],
     twice: [3, undefined],
-    garbage: [3, "no JSON"],
+    garbage: [3, "not JSON"],
   } as const;
   for (const [results, [count, message]] of Object.entries(faults)) {
     plan({ results: results as keyof typeof faults });
@@ -185,5 +185,5 @@ test("results that are not as they should be are read as far as they make sense"
   }
   plan({ results: "half" });
   const half = await resultsOf(batches, ofResults(await ended(await created()), 3));
-  expect(half.failure?.message).toContain("fewer results than it counts");
+  expect(half.failure?.message).toContain("fewer results than the batch counts");
 });

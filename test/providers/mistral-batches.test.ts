@@ -26,7 +26,7 @@ const created = async (prompts = PROMPTS, mark = MARK) =>
 async function endedBatch(): Promise<string> {
   const id = await created();
   for (let looks = 0; looks < 10; looks++) {
-    if ((await batches.look(id, never)).hasEnded) return id;
+    if ((await batches.readState(id, never)).hasEnded) return id;
   }
   throw new Error("the batch does not end");
 }
@@ -73,8 +73,8 @@ test("a job that runs out of time or is cancelled has the results of what was ru
   upstream.batches.plan({ outcome: "never", answered: 1 });
   const id = await created();
   await batches.cancel(id, never);
-  expect((await batches.look(id, never)).hasEnded).toBe(false);
-  expect((await batches.look(id, never)).hasEnded).toBe(true);
+  expect((await batches.readState(id, never)).hasEnded).toBe(false);
+  expect((await batches.readState(id, never)).hasEnded).toBe(true);
   const cancelled = await resultsOf(batches, ofResults(id, 3));
   expect(cancelled.results.map((result) => result.id)).toEqual(["0"]);
   await batches.cancel(id, never);
@@ -83,7 +83,7 @@ test("a job that runs out of time or is cancelled has the results of what was ru
 test("a job that fails as a whole says why, and one that is refused leaves no file", async () => {
   const failure = { code: "any", message: "the model is gone" };
   upstream.batches.plan({ runningReads: 0, outcome: "failed", failure });
-  const state = await batches.look(await created(), never);
+  const state = await batches.readState(await created(), never);
   expect(state).toMatchObject({
     hasEnded: true,
     failure: { kind: "rejected", ...{ message: failure.message } },

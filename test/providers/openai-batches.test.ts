@@ -31,7 +31,7 @@ const created = async (prompts = PROMPTS) =>
   batches.create(await chatBatch(batches, MODEL, prompts), never);
 
 async function ended(batchId: string, of = batches): Promise<void> {
-  for (let looks = 0; looks < 10; looks++) if ((await of.look(batchId, never)).hasEnded) return;
+  for (let looks = 0; looks < 10; looks++) if ((await of.readState(batchId, never)).hasEnded) return;
   throw new Error("the batch does not end");
 }
 
@@ -118,21 +118,21 @@ describe("a batch", () => {
     upstream.batches.plan({ validatingReads: 1, runningReads: 2, finalizingReads: 1 });
     const id = await created();
     const seen: boolean[] = [];
-    for (let looks = 0; looks < 5; looks++) seen.push((await batches.look(id, never)).hasEnded);
+    for (let looks = 0; looks < 5; looks++) seen.push((await batches.readState(id, never)).hasEnded);
     expect(seen).toEqual([false, false, false, false, true]);
   });
 
   test("that fails as a whole says why; one that has no room may be sent again", async () => {
     upstream.batches.plan({ runningReads: 0, outcome: "failed" });
     const id = await created();
-    const state = await batches.look(id, never);
+    const state = await batches.readState(id, never);
     expect(state).toMatchObject({ hasEnded: true, failure: { kind: "rejected" } });
     const message = "Enqueued token limit reached, the key is sk-batch-0123456789";
     upstream.batches.plan({
       ...{ runningReads: 0, outcome: "failed" },
       failure: { code: "token_limit_exceeded", message },
     });
-    const { failure } = await batches.look(id, never);
+    const { failure } = await batches.readState(id, never);
     expect(failure?.kind).toBe("rate_limited");
     expect(failure?.message).toContain("[redacted]");
   });
@@ -328,9 +328,9 @@ describe("results of a provider that does not keep to the interface", () => {
     const id = await created();
     expect((await resultsOf(batches, ofResults(id, 4))).failure?.message).toContain("not ended");
     upstream.batches.plan({ read: "lost" });
-    expect((await failureOf(batches.look(id, never))).status).toBe(404);
+    expect((await failureOf(batches.readState(id, never))).status).toBe(404);
     upstream.batches.plan({ read: "garbage" });
-    expect((await failureOf(batches.look(id, never))).kind).toBe("unavailable");
+    expect((await failureOf(batches.readState(id, never))).kind).toBe("unavailable");
   });
 });
 

@@ -90,7 +90,7 @@ test("a translation says so, and the stated language of a transcription is named
 test("other sounds are described by their format and length", async () => {
   const file = soundFile(new Uint8Array(1_000), "video/webm");
   expect((await transcribe({ file, durationMs: 61_240 })).text).toBe(
-    "This is a sound of 61.2 seconds in the format webm.",
+    "This is audio of 61.2 seconds in the format webm.",
   );
 });
 
@@ -116,12 +116,12 @@ test("hostile tags give no text, and a file is read no further than its tags", a
   const hostile = [mark, `${mark};`, `${mark}${"A".repeat(60_000)};`, `${mark}${"A".repeat(10)}`];
   for (const text of hostile) {
     const file = soundFile(Buffer.from(text));
-    expect((await transcribe({ file })).text).toStartWith("This is a sound of");
+    expect((await transcribe({ file })).text).toStartWith("This is audio of");
   }
   const tooLong = soundFile(
     Buffer.from(`${mark}${Buffer.alloc(4_097, "a").toString("base64url")};`),
   );
-  expect((await transcribe({ file: tooLong })).text).toStartWith("This is a sound of");
+  expect((await transcribe({ file: tooLong })).text).toStartWith("This is audio of");
   let served = 0;
   const stream = () =>
     new ReadableStream<Uint8Array>({

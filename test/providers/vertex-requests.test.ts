@@ -207,7 +207,7 @@ describe("models", () => {
     expect(fields!.takesPart("audio", { model: "gemini-2.5-pro", modelId: "" })).toBeTrue();
     expect(fields!.takesPart("audio", { model: "claude-opus-5", modelId: "" })).toBeFalse();
     const inline = ["claude-opus-5", "gemini-2.5-pro", "meta/llama-4"].map((model) =>
-      fields!.lacksWebAddresses!({ model, modelId: "" }),
+      fields!.rejectsWebUrls!({ model, modelId: "" }),
     );
     expect(inline).toEqual([true, false, false]);
     const limited = ["claude-opus-5", "gemini-2.5-pro", "meta/llama-4"].map((model) =>
@@ -386,10 +386,10 @@ describe("credentials", () => {
   });
 
   test.each([
-    ["lack client_email", { client_email: undefined }],
-    ["lack private_key", { private_key: "" }],
-    ["have a private_key that is no RSA key in PEM", { private_key: "-----BEGIN X-----\nabc" }],
-    ["are of a type that is not supported", { type: "external_account" }],
+    ["have no client_email", { client_email: undefined }],
+    ["have no private_key", { private_key: "" }],
+    ["have a private_key that is not an RSA key in PEM format", { private_key: "-----BEGIN X-----\nabc" }],
+    ["have an unsupported type", { type: "external_account" }],
   ])("credentials that %s are refused at the start, without a word of them", (what, more) => {
     const make = () => vertex({ apiKey: serviceAccount(google.origin, more) });
     expect(make).toThrow(`the credentials of provider "vertex" ${what}`);
@@ -531,7 +531,7 @@ describe("an organization's own credentials", () => {
         project_id: project,
       });
       const byokKey = { atOperatorsAddress: true };
-      expect(() => vertex({ byokKey, apiKey })).toThrow("name no project of Google Cloud");
+      expect(() => vertex({ byokKey, apiKey })).toThrow("contain no Google Cloud project");
     },
   );
 });

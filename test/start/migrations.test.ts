@@ -70,7 +70,9 @@ test("the log says what is applied, what is waited for, and how long it took", a
     await migrating;
     const applied = (await recorded(sql)).length;
     expect(lines[0]).toStartWith("waiting for another gateway that migrates the database");
-    expect(lines[1]).toStartWith(`migrating the database: ${applied} to apply, up to 00`);
+    expect(lines[1]).toStartWith(
+      `migrating the database: ${applied + 1} to apply: 0000_baseline, `,
+    );
     expect(lines.at(-1)).toMatch(/^migrated the database in \d+\.\d s$/);
     await migrate({ url }, (line) => void lines.push(`again: ${line}`));
     expect(lines.filter((line) => line.startsWith("again"))).toEqual([]);

@@ -74,7 +74,7 @@ test("what cannot pass is refused immediately, in the words of the database", as
     url.password = "hidden";
     const rights = await refusal(url.href);
     expect(rights.message).toStartWith(
-      `DATABASE_URL: the database ${addressOf(database.url)} cannot be used: migration 0000_initial: permission denied for `,
+      `DATABASE_URL: the database ${addressOf(database.url)} cannot be used: migration 0000_baseline: permission denied for `,
     );
     expect(rights.message).toEndWith("; docs/operations.md lists the rights that the role needs");
     expect(rights.message.length).toBeLessThan(300);

@@ -98,8 +98,8 @@ test("a mark that says nothing is none", async () => {
   await database.claim("sto_1");
   await Bun.write(join(folder, ".storage-id"), "");
   const refusal = new FolderMark(folder, database).assertOurs();
-  await expect(refusal).rejects.toThrow("bears no id");
+  await expect(refusal).rejects.toThrow("has no id");
   writeFileSync(join(folder, ".storage-id"), "sto_2\n");
   const other = new FolderMark(folder, database).assertOurs();
-  await expect(other).rejects.toThrow("bears the id sto_2");
+  await expect(other).rejects.toThrow("has the id sto_2");
 });

@@ -11,7 +11,7 @@ import {
 import type { ProviderFactory } from "../../src/providers/registry.ts";
 import { readErrorBody, readWhole } from "../../src/providers/transport/bounded-body.ts";
 import { failureOfThrown } from "../../src/providers/transport/call-failures.ts";
-import { type ProviderResponse, sent } from "../../src/providers/transport/provider-response.ts";
+import { type ProviderResponse, sendRequest } from "../../src/providers/transport/provider-response.ts";
 import { kindOfStatus, statusFailure } from "../../src/providers/transport/status-failure.ts";
 import { messagesBody } from "./messages-body.ts";
 
@@ -28,7 +28,7 @@ export const messagesWire: ProviderFactory = (settings, { httpClient, clock }) =
     try {
       const { model, stream } = call;
       const { body } = await call.body.render(messagesBody, { model, stream }, signal);
-      const response = await sent(httpClient, `${settings.baseUrl}/messages`, {
+      const response = await sendRequest(httpClient, `${settings.baseUrl}/messages`, {
         method: "POST",
         headers: { "content-type": "application/json", "x-api-key": settings.apiKey ?? "" },
         body,

@@ -112,10 +112,10 @@ describe("metrics to a collector", () => {
     const metrics = exportTo(`http://127.0.0.1:${server.port}/`, telemetry, 1);
     const said = () => log.lines().map(({ msg }) => msg);
     await until("two refusals", () => asked > 1);
-    expect(said()).toEqual(["the collector takes no metrics; they are dropped"]);
+    expect(said()).toEqual(["the collector does not accept metrics; they are dropped"]);
     status = 200;
     await until("the collector's return", () => said().length > 1);
-    expect(said()[1]).toBe("the collector takes metrics again");
+    expect(said()[1]).toBe("the collector accepts metrics again");
     await metrics.close(20_000);
   });
 });

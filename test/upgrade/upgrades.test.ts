@@ -16,7 +16,7 @@ import { type RecordedState, STATES } from "./recorded-state.ts";
  * their last migration. A restore brings each to the state of its archive and from there to the present one.
  */
 
-const names = readdirSync(STATES).flatMap((name) => /^(.+)\.json$/.exec(name)?.[1] ?? []);
+const names = readdirSync(STATES).flatMap((name) => /^(.+)\.tar\.zst$/.exec(name)?.[1] ?? []);
 const folder = mkdtempSync(join(tmpdir(), "gateway-upgrades-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 

@@ -1,15 +1,11 @@
 import { afterAll, expect, test } from "bun:test";
 import { connectDatabase, type Database, type SqlFragment } from "../../db/client.ts";
-import { applyMigrations } from "../../db/migrate.ts";
-import journal from "../../db/migrations/meta/_journal.json" with { type: "json" };
 import { listUsage, type UsageListing } from "../../db/queries/usage.ts";
 import { addUsageTotals, rollUpUsage } from "../../db/queries/usage-roll-up.ts";
-import { createEmptyDatabase, openTestDatabase, type TestDatabase } from "../support/database.ts";
+import { openTestDatabase, type TestDatabase } from "../support/database.ts";
 import { until } from "../support/until.ts";
 import { usageFaults } from "../support/usage-faults.ts";
 
-const [OLD, NEW] = ["org_old", "org_new"];
-const MIGRATION = journal.entries.findIndex(({ tag }) => tag === "0049_usage-totals");
 const DAYS = 20;
 const KEYS = 100;
 const USERS = 200;
@@ -35,60 +31,41 @@ async function charge(sql: Database, organizationId: string, from: number, count
       FROM generate_series(${from}::bigint, ${from + count - 1}::bigint) i) numbered`;
 }
 
-test("what the release before adds before, during and behind the migration is in the totals", async () => {
-  const database = await createEmptyDatabase();
+test("the totals of a backlog are complete, while transactions are added to it at the same time", async () => {
+  const database = await openTestDatabase(3);
   databases.push(database);
+  const { sql } = database;
   const opened: Database[] = [];
-  const connect = (poolSize = 1) => {
-    const sql = connectDatabase(database, { poolSize, applicationName: "totals" });
-    opened.push(sql);
-    return sql;
+  const connect = () => {
+    const own = connectDatabase(database, { poolSize: 1, applicationName: "totals" });
+    opened.push(own);
+    return own;
   };
-  const sql = connect(3);
-  await sql.begin((transaction) => applyMigrations(transaction, 0, MIGRATION));
-  for (const id of [OLD!, NEW!]) {
-    await sql`INSERT INTO organizations (id, name, plan) VALUES (${id}, ${id}, 'free')`;
-  }
-  await charge(sql, OLD!, 1, 600);
-  await charge(sql, NEW!, 1, 200);
+  const organizationId = "org_backlog";
+  await sql`INSERT INTO organizations (id, name, plan) VALUES (${organizationId}, ${organizationId}, 'free')`;
+  await charge(sql, organizationId, 1, 600);
   let isRunning = true;
   const gateways = [13, 31].map(async (most) => {
     const own = connect();
-    while (isRunning) await rollUpUsage(own, OLD!, most);
+    while (isRunning) await rollUpUsage(own, organizationId, most);
   });
-  await until("the release before has added some", async () => {
+  await until("some transactions are added", async () => {
     const [cursor] = await sql<{ sequence: bigint }[]>`SELECT sequence FROM usage_cursors`;
     return cursor !== undefined && cursor.sequence > 200n;
   });
-  const late = connect();
-  let added: Promise<boolean> | undefined;
-  await connect().begin(async (transaction) => {
-    await applyMigrations(transaction, MIGRATION);
-    // It waits for the migration, and goes on as what it was when it was called.
-    added = rollUpUsage(late, NEW!, 150);
-    await until("it waits", async () => {
-      const waiting = await sql`SELECT FROM pg_stat_activity WHERE datname = current_database()
-        AND query LIKE '%usage_roll_up%' AND wait_event_type = 'Lock' AND pid <> pg_backend_pid()`;
-      return waiting.length === 3;
-    });
+  await sql.begin(async (transaction) => {
+    await transaction`UPDATE usage_cursors SET totals_since = 'infinity'`;
+    await transaction`DELETE FROM usage_totals`;
   });
-  expect(await added).toBeTrue();
-  const isLacking = async () => {
-    const rows = await sql<{ id: string }[]>`
-      SELECT organization_id AS id FROM usage_cursors WHERE totals_since = 'infinity' ORDER BY 1`;
-    return rows.map(({ id }) => id);
-  };
-  expect(await isLacking()).toEqual([NEW!, OLD!]);
-  const adding = [OLD!, OLD!, NEW!].map(async (id) => {
+  const adding = [1, 2].map(async () => {
     const own = connect();
-    while (await addUsageTotals(own, id));
+    while (await addUsageTotals(own, organizationId));
   });
-  await charge(sql, OLD!, 601, 200);
+  await charge(sql, organizationId, 601, 200);
   await Promise.all(adding);
-  expect(await isLacking()).toEqual([]);
-  await charge(sql, NEW!, 201, 100);
   isRunning = false;
   await Promise.all(gateways);
+  while (await rollUpUsage(sql, organizationId, 1_000));
   expect(await usageFaults(sql)).toEqual([]);
   const [totals] = await sql<{ nano: string }[]>`
     SELECT sum(cost_nano) AS nano FROM usage_totals WHERE kind = 'day'`;

@@ -232,25 +232,6 @@ describe("numbers", () => {
   });
 });
 
-test("what the previous version's owners ask for is numbered too", async () => {
-  const hook = await hookOf();
-  await emit(sql, organizationId, [1, 2]);
-  await numberTurn(sql, 16, "zzz");
-  await sql`INSERT INTO actor_leases (kind, id, epoch, instance_id, instance_epoch)
-    VALUES ('webhook', ${hook}, 1, 'ins_numberer', 1)`;
-  const batch = {
-    instance: "ins_numberer",
-    epoch: "1",
-    leases: [{ w: hook, e: "1" }],
-    numbered: [hook],
-    types: ["key.updated"],
-    limit: 1_000,
-  };
-  const [row] = await sql`SELECT commit_deliveries(${JSON.stringify(batch)}::text::jsonb) AS done`;
-  expect(row!.done).toEqual({ lost: [], numbered: { [hook]: 0 } });
-  expect(await eventsOf(hook)).toEqual([1, 2]);
-});
-
 describe("one look", () => {
   const look = (after = "", limit = 100, maxOrganizations = 10) =>
     findDueWebhooks(sql, { after, limit, maxOrganizations });

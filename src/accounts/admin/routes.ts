@@ -341,7 +341,7 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
         const amount = amountNano(body.amount_usd, "amount_usd");
         if (amount === 0n) throw invalid("amount_usd must not be 0.", "amount_usd");
         if (body.description.trim() === "") {
-          throw invalid("description must hold more than spaces.", "description");
+          throw invalid("description must have characters other than spaces.", "description");
         }
         const entry = await credit.adjust(sourceOf(context), {
           organizationId: context.params.id!,
@@ -361,7 +361,7 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
       responses: {
         201: { description: "The transaction", schema: refundEntry },
         402: { description: "For a top-up: the balance that is not held is below the amount" },
-        404: { description: "There is no such organization, or no such charge of it" },
+        404: { description: "There is no such organization, or it has no such charge" },
         409: { description: "The idempotency key was used for a different request" },
       },
       async handle(context) {
@@ -444,7 +444,7 @@ function invalid(message: string, param: string): GatewayError {
 
 function nameOf(name: string): string {
   if (name.trim() !== "") return name;
-  throw invalid("name must hold more than spaces.", "name");
+  throw invalid("name must have characters other than spaces.", "name");
 }
 
 function basisPoints(percent: number | null): number | null {

@@ -8,10 +8,10 @@ type KnownVariant = NonNullable<Usage["imageVariant"]>;
 type VariantPrices = Pick<ModelPrices, "imageVariants" | "imageFemto">;
 
 /** Returns the price of an image: that of the first variant that matches, or of an image without a variant. */
-export function imagePriceFemto(prices: VariantPrices, known: KnownVariant): FemtoUsd {
+export function imagePriceFemto(prices: VariantPrices, image: KnownVariant): FemtoUsd {
   const { imageVariants, imageFemto = 0n } = prices;
   if (imageVariants === undefined) return imageFemto;
-  return imageVariants.find((variant) => mayBe(variant, known))?.imageFemto ?? imageFemto;
+  return imageVariants.find((variant) => mayBe(variant, image))?.imageFemto ?? imageFemto;
 }
 
 /**
@@ -28,7 +28,8 @@ export function dearestImageFemto(prices: VariantPrices, requested: KnownVariant
 }
 
 /**
- * Returns the most output tokens of an image that the request can get, or undefined if no variant states them.
+ * Returns the most output tokens of an image that the request can get. Returns undefined if no variant matches,
+ * or if a matching variant does not state them.
  */
 export function mostImageTokens(
   { imageVariants = [] }: VariantPrices,
@@ -43,19 +44,19 @@ export function mostImageTokens(
 }
 
 /** Returns true if no known member contradicts the variant. */
-function mayBe(variant: ImageVariant, known: KnownVariant): boolean {
-  return isOpen(variant.size, known.size) && isOpen(variant.quality, known.quality);
+function mayBe(variant: ImageVariant, image: KnownVariant): boolean {
+  return isOpen(variant.size, image.size) && isOpen(variant.quality, image.quality);
 }
 
 /** Returns true if the variant matches whatever the unknown members are. */
-function isAll(variant: ImageVariant, known: KnownVariant): boolean {
-  return isCovered(variant.size, known.size) && isCovered(variant.quality, known.quality);
+function isAll(variant: ImageVariant, image: KnownVariant): boolean {
+  return isCovered(variant.size, image.size) && isCovered(variant.quality, image.quality);
 }
 
-function isOpen(stated: string | undefined, known: string | undefined): boolean {
-  return stated === undefined || known === undefined || stated === known;
+function isOpen(stated: string | undefined, actual: string | undefined): boolean {
+  return stated === undefined || actual === undefined || stated === actual;
 }
 
-function isCovered(stated: string | undefined, known: string | undefined): boolean {
-  return stated === undefined || stated === known;
+function isCovered(stated: string | undefined, actual: string | undefined): boolean {
+  return stated === undefined || stated === actual;
 }

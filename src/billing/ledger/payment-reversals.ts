@@ -51,8 +51,8 @@ export class PaymentReversals {
   /** Records a reversal that the processor reports. Ignores reversals of payments that are not the gateway's. */
   async note(reversal: NewReversal): Promise<void> {
     const { background, suspensions, onError } = this.#dependencies;
-    const noted = await noteReversal(background, reversal);
-    if (noted === undefined) return;
+    const recorded = await noteReversal(background, reversal);
+    if (recorded === undefined) return;
     suspensions.forget();
     const current = await findReversal(background, reversal.id);
     if (current !== undefined) await this.#settle(current).catch(onError);

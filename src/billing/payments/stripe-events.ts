@@ -143,7 +143,10 @@ export class StripeEvents {
     });
   }
 
-  /** An inquiry takes no money. Stripe sends another event when it becomes a dispute. */
+  /**
+   * Records a dispute. Skips an inquiry, which takes no money. Stripe sends another event if it becomes a
+   * dispute.
+   */
   async #noteDispute(dispute: Stripe.Dispute): Promise<void> {
     const { id, payment_intent: payment, amount, currency, status } = dispute;
     if (!payment || currency !== "usd" || !Number.isSafeInteger(amount)) return;

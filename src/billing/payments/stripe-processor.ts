@@ -310,7 +310,7 @@ export class StripeProcessor implements PaymentProcessor {
     if (status === "succeeded") return successOf(charge.amountNano, intent);
     if (status === "requires_action") {
       return charge.returnUrl === undefined
-        ? payerAbsent(reference)
+        ? declineForAbsentPayer(reference)
         : actionOf(reference, intent);
     }
     if (status === "canceled") {
@@ -345,7 +345,7 @@ export class StripeProcessor implements PaymentProcessor {
    */
   async #askPayer(charge: Charge, reference: string): Promise<ChargeOutcome> {
     const { returnUrl } = charge;
-    if (returnUrl === undefined) return payerAbsent(reference);
+    if (returnUrl === undefined) return declineForAbsentPayer(reference);
     try {
       const confirmed = await this.#stripe.paymentIntents.confirm(
         reference,
@@ -444,7 +444,7 @@ function actionOf(reference: string, intent: Stripe.PaymentIntent): ChargeOutcom
   };
 }
 
-function payerAbsent(reference: string): ChargeOutcome {
+function declineForAbsentPayer(reference: string): ChargeOutcome {
   const message = "The card requires authentication by its holder.";
   return { kind: "declined", reference, reason: "authentication_required", message };
 }

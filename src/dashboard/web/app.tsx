@@ -11,10 +11,10 @@ import { SignIn } from "./sign-in.tsx";
 import { chooseTheme, type Theme, theme } from "./theme.ts";
 
 export function App() {
-  const current_ = session.value;
-  if (current_ === undefined) return null;
-  if (current_ === null) return <SignIn />;
-  const pages = PAGES.filter(({ of }) => of.includes(current_.kind));
+  const currentSession = session.value;
+  if (currentSession === undefined) return null;
+  if (currentSession === null) return <SignIn />;
+  const pages = PAGES.filter(({ of }) => of.includes(currentSession.kind));
   const requestedPage = pageName.value;
   const section = sectionName.value;
   const matched = pages.find(
@@ -82,7 +82,7 @@ function Frame({ pages, current }: FrameProps) {
       </div>
       <main ref={content} tabIndex={-1}>
         {session.value?.test_payments === true && <TestPayments />}
-        {current === undefined ? <Missing /> : <current.Page />}
+        {current === undefined ? <NotFound /> : <current.Page />}
       </main>
     </div>
   );
@@ -93,7 +93,8 @@ function TestPayments() {
     <div class="test-payments">
       <Notice tone="warn">
         Test payments are enabled: top-ups add credit without a real payment. Before customers use
-        this gateway, set <code>STRIPE_SECRET_KEY</code> or <code>GATEWAY_TEST_PAYMENTS=false</code>.
+        this gateway, set <code>STRIPE_SECRET_KEY</code> or <code>GATEWAY_TEST_PAYMENTS=false</code>
+        .
       </Notice>
     </div>
   );
@@ -103,7 +104,7 @@ function Foot() {
   return (
     <div class="foot">
       <span class={isLive.value ? "live on" : "live"}>{isLive.value ? "Live" : "Not live"}</span>
-      <Who />
+      <SignedInAs />
       <Choice
         label="Theme"
         value={theme.value}
@@ -125,7 +126,7 @@ function SignedInAs() {
   const isOperator = session.value?.kind === "operator";
   const organization = useResource<{ name: string }>(isOperator ? undefined : "v1/organization");
   return (
-    <p class="who">
+    <p class="signed-in-as">
       <b>{isOperator ? "Operator" : (organization.data?.name ?? " ")}</b>
       {session.value?.key.name}
     </p>

@@ -31,12 +31,12 @@ export function useResource<Data>(path: string | undefined, isLive = false): Res
   const [reloads, setReloads] = useState(0);
   const tookMs = useRef(0);
   const change = useChanges(isLive, tookMs);
-  const last = useRef<{ path: string; asked: number }>(undefined);
+  const last = useRef<{ path: string; reloads: number }>(undefined);
   useEffect(() => {
     if (path === undefined) return;
     const stop = new AbortController();
-    const isUnattended = last.current?.path === path && last.current.asked === reloads;
-    last.current = { path, asked: reloads };
+    const isUnattended = last.current?.path === path && last.current.reloads === reloads;
+    last.current = { path, reloads };
     const startedMs = performance.now();
     call<Data>("GET", path, { signal: stop.signal, isUnattended })
       .then((data) => setLoaded({ path, data }))

@@ -108,7 +108,7 @@ function uncached(body: object, status: number): Response {
 
 interface MetricsDependencies {
   readonly telemetry: Pick<Telemetry, "metrics" | "metricsContentType">;
-  /** GATEWAY_METRICS_TOKEN */
+  /** The bearer token of GATEWAY_METRICS_TOKEN. */
   readonly token?: string;
   /** True if only this machine can reach the gateway's address. */
   readonly isLoopback: boolean;

@@ -57,11 +57,11 @@ export interface ServingEndpoint {
 
 /** The platform fee of a request, by the endpoint that serves it. */
 export interface Fees {
-  of(place: ServingEndpoint): bigint;
+  of(endpoint: ServingEndpoint): bigint;
   /**
    * Only on the BYOK plan: returns true if the endpoint is called with a provider key of the organization.
    */
-  readonly serves?: ((place: ServingEndpoint) => boolean) | undefined;
+  readonly serves?: ((endpoint: ServingEndpoint) => boolean) | undefined;
   readonly highest: bigint;
 }
 

@@ -128,7 +128,10 @@ function explain(
     ["unhealthy", tries.postponed],
     ["full", tries.full],
     ["not needed", tries.left],
-    ["skipped", skipped.map(({ placeId: baseEndpointId, reason }) => `${baseEndpointId}=${reason}`)],
+    [
+      "skipped",
+      skipped.map(({ placeId: baseEndpointId, reason }) => `${baseEndpointId}=${reason}`),
+    ],
   ];
   const shown = parts.filter(([, list], at) => at < 2 || list.length > 0);
   headers["x-gateway-route-explain"] = headerText(

@@ -195,7 +195,13 @@ async function answeredCandidate(
   const baseEndpointId = `${providerId}/${providerModel}`;
   return {
     model: model ?? absentModel(endpoint),
-    ...{ terms, providerId, placeId: baseEndpointId, endpointId: baseEndpointId, upstreamModel: providerModel },
+    ...{
+      terms,
+      providerId,
+      placeId: baseEndpointId,
+      endpointId: baseEndpointId,
+      upstreamModel: providerModel,
+    },
     provider: provider.batches!.answering(answer),
   };
 }

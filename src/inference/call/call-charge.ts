@@ -39,7 +39,7 @@ export interface UnwrittenCharge {
   readonly figures: SettlementFigures;
   /** The event that is written together with the charge. */
   readonly event: StatementEffect | undefined;
-  /** The caller calls it after both are written. */
+  /** Called by the caller after both are written. */
   onWritten(): void;
 }
 

@@ -415,7 +415,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 }
 
-/** For low-priority calls (batches): the call can use at most half of each concurrency limit. */
+/** Returns the plan for low-priority calls (batches), which can use at most half of each concurrency limit. */
 function withLowPriority(plan: RoutePlan): RoutePlan {
   const candidates = plan.candidates.map((candidate) => {
     const { limits } = candidate;

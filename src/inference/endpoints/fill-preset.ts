@@ -28,8 +28,8 @@ export function membersOfPreset(
   { model, parameters }: Preset,
   isOpen: (field: string) => boolean,
 ): Fields {
-  const given = model === null ? parameters : { ...parameters, model };
-  const added = Object.entries(given).filter(([field]) => {
+  const members = model === null ? parameters : { ...parameters, model };
+  const added = Object.entries(members).filter(([field]) => {
     const rivals = RIVALS.find((fields) => fields.includes(field)) ?? [field];
     return rivals.every(isOpen);
   });

@@ -105,7 +105,7 @@ export class LongBodies {
     }
     const onReleased = () => this.#room.free(owner, byteLength);
     const id = ++this.#lastId;
-    const body = new KeptBody(this.#thread, { form, id, bytes, owner, onReleased });
+    const body = new StoredBody(this.#thread, { form, id, bytes, owner, onReleased });
     try {
       const readPreset = (name: string) => this.#definitions.preset(owner, name);
       const { facts } = await body.read<Facts>(signal, readPreset);
@@ -118,7 +118,7 @@ export class LongBodies {
 }
 
 function readBody<Facts>(
-  body: KeptBody,
+  body: StoredBody,
   bytes: SharedBytes,
   facts: Facts,
   signal: AbortSignal,
@@ -138,7 +138,7 @@ function readBody<Facts>(
   };
 }
 
-interface KeptBodyParts {
+interface StoredBodyParts {
   readonly form: string;
   readonly id: number;
   readonly bytes: SharedBytes;
@@ -147,14 +147,14 @@ interface KeptBodyParts {
 }
 
 /** The bytes of a long body until it is released. */
-class KeptBody {
+class StoredBody {
   readonly #thread: FairWorkThread;
-  readonly #parts: KeptBodyParts;
+  readonly #parts: StoredBodyParts;
   #bytes: SharedBytes | undefined;
   preset: Preset | undefined;
   #guardrails: readonly Guardrail[] | undefined;
 
-  constructor(thread: FairWorkThread, parts: KeptBodyParts) {
+  constructor(thread: FairWorkThread, parts: StoredBodyParts) {
     this.#thread = thread;
     this.#parts = parts;
     this.#bytes = parts.bytes;

@@ -50,10 +50,10 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
 ): RouteDefinition {
   const answer = (context: PaidContext, prepared: LoadedBody): Promise<Response> => {
     const isForm = description.modelForm !== undefined;
-    const arrived = incomingCall(call, context, prepared, isForm);
+    const incoming = incomingCall(call, context, prepared, isForm);
     return (
-      takeOver?.(context, arrived) ??
-      call.run(arrived).then((outcome) => responseOf(context, outcome))
+      takeOver?.(context, incoming) ??
+      call.run(incoming).then((outcome) => responseOf(context, outcome))
     );
   };
   return {

@@ -1,6 +1,6 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { ProviderConfig } from "../../platform/config/providers.ts";
-import type { KeptList, ModelLists } from "../../providers/catalogue/model-list-cache.ts";
+import type { StoredModelList, ModelLists } from "../../providers/catalogue/model-list-cache.ts";
 import type { DiscoveredModel } from "../../providers/catalogue/read-model-list.ts";
 
 const FIRST_RETRY_MS = 60_000;
@@ -18,8 +18,8 @@ export interface ModelListsDependencies {
   /** Reads a provider's list. Rejects with an Error whose message has one line. */
   ask(provider: ProviderConfig): Promise<readonly DiscoveredModel[]>;
   /** The lists that an earlier process saved. */
-  readonly kept: ReadonlyMap<string, KeptList>;
-  keep(lists: ReadonlyMap<string, KeptList>): Promise<void>;
+  readonly kept: ReadonlyMap<string, StoredModelList>;
+  keep(lists: ReadonlyMap<string, StoredModelList>): Promise<void>;
   /** Called once after each reading with changed models. If it rejects, the lists are read again soon. */
   changed(lists: ModelLists): Promise<void>;
   onUnanswered(provider: ProviderConfig, reason: string): void;
@@ -33,7 +33,7 @@ export interface ModelListsDependencies {
  */
 export class ProvidersModelLists {
   readonly #dependencies: ModelListsDependencies;
-  readonly #lists: Map<string, KeptList>;
+  readonly #lists: Map<string, StoredModelList>;
   #cancelNext: (() => void) | undefined;
   /** The lists of the last successful call of `changed`. */
   #published: string;

@@ -68,8 +68,8 @@ export function presetRoutes(presets: DefinitionService): RouteDefinition[] {
 }
 
 /**
- * Returns the preset. Null and absent members mean the same, except in a change: it leaves absent members
- * unchanged. Throws 400.
+ * Returns the preset. A null or absent member of a new preset is unset. In a change, an absent member keeps
+ * its value. Throws 400.
  */
 function presetOf(stated: PresetBody, current: Readonly<Record<string, unknown>> = {}) {
   const changed = { ...current, ...stated };

@@ -53,8 +53,8 @@ export class EventFollowing {
   }
 
   /**
-   * Ends the streams of responses that run on other instances, where clients can follow them. Streams of
-   * local responses end with these.
+   * Ends the streams of responses that run on other instances. Clients can follow these through other
+   * instances. Streams of local responses end with their responses.
    */
   drain(): void {
     this.#draining.abort();

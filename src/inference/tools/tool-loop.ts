@@ -218,7 +218,7 @@ export class ToolLoop implements PieceReader<Batch> {
     const { tools, maxStepBytes } = this.#parts;
     const isGatewayTool = (name: string) => tools.has(name);
     const step = new StepAnswer({
-      isOwn: isGatewayTool,
+      isGatewayTool,
       shownBefore: this.#shownCalls,
       maxBytes: maxStepBytes,
     });

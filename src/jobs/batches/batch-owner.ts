@@ -28,10 +28,10 @@ import { newId } from "../../lib/ids.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import type { Provider } from "../../providers/interface.ts";
 import type { JobFiles } from "../files/job-files.ts";
-import { ProviderBatchSubmitter } from "./handed-lines.ts";
 import { checkInput } from "./input-lines.ts";
 import { isOverload, type LineCalls } from "./line-call.ts";
 import { LINES_AT_A_TIME, LineRun, waitUnless } from "./line-run.ts";
+import { ProviderBatchSubmitter } from "./handed-lines.ts";
 
 interface BatchOwnerDependencies {
   readonly sql: Database;
@@ -40,43 +40,46 @@ interface BatchOwnerDependencies {
   readonly keyring: Keyring;
   readonly clock: Clock;
   readonly files: JobFiles;
-  /** Once calls can be made. */
+  /** Resolves when calls can be made. */
   readonly calls: Promise<LineCalls>;
   readonly money: MoneyPort;
-  /** Those of the operator. */
+  /** The operator's providers. */
   readonly providers: ReadonlyMap<string, Provider>;
   isBusy(): boolean;
   warn(message: string): void;
-  /** A batch is done, so that there is room for another one. */
+  /** Called when a batch is done, so that there is room for another one. */
   onRoom(): void;
   onError(error: unknown): void;
 }
 
-/** Batches that this process works on at a time, and those of one organization. */
+/** Maximum batches that this process works on at a time, in total and for one organization. */
 const MAX_BATCHES_AT_A_TIME = 16;
 const MAX_BATCHES_OF_ONE = 2;
 const MAX_CALLS_AT_A_TIME = 32;
 const MAX_CHECKED_AT_A_TIME = 3;
-/** Until what is at providers is looked at while other lines are called. */
+/** Milliseconds between two checks of provider batches while other lines are called. */
 const FOLLOW_MS = 1_000;
 const DELAYS = { firstMs: 1_000, longestMs: 600_000 };
 
-/*
- * One batch, by its owner:
+/**
+ * The life of a batch, run by its owner:
  *
- * validating   its input is read to its end: in_progress, or failed where a line is at fault
- * in_progress  its lines are handed to providers that take batches, and the others called, some at a time, until each
- *              has its result; those that are not called within the completion window have that as theirs: finalizing.
- *              While all that is left is at providers it has no owner, but for a look from time to time
- * finalizing   its files are written: completed or expired
- * cancelling   asked for by a request while validating or in_progress: lines that run end, those that were not called
- *              have that as theirs, and the files are written: cancelled
- * ended        its input is released and what was kept of its lines is removed; then it rests
+ * validating the owner reads the input to its end. Then the batch is in_progress, or failed if a line is
+ * invalid
+ * in_progress the owner submits lines to providers that take batches, and calls the others, a few at a time,
+ * until each has its result. Lines that are not called within the completion window get the end as their
+ * result. Then the batch is finalizing. While only provider batches remain, the batch has no owner, except
+ * for a check from time to time
+ * finalizing the owner writes the files. Then the batch is completed or expired
+ * cancelling a request has cancelled the batch while validating or in_progress. Running lines end, uncalled
+ * lines get the cancellation as their result, and the files are written. Then the batch is cancelled
+ * ended the owner releases the input and removes the stored lines. The batch then needs no owner
  *
- * Each of the owner's transactions is guarded by its lease. What an owner has not written the next one does again.
+ * The lease guards each of the owner's transactions. The next owner repeats everything that an owner has not
+ * written.
  */
 
-/** Bounds the lines that are being called. */
+/** Returns the semaphore that bounds the lines being called. */
 export function createLineSemaphore(): FairSemaphore {
   return new FairSemaphore({
     most: MAX_CALLS_AT_A_TIME,
@@ -86,7 +89,7 @@ export function createLineSemaphore(): FairSemaphore {
   });
 }
 
-/** Bounds the batches whose input is being checked. */
+/** Returns the semaphore that bounds the batches whose input is being checked. */
 export function createCheckSemaphore(): FairSemaphore {
   return new FairSemaphore({
     most: MAX_CHECKED_AT_A_TIME,
@@ -96,7 +99,7 @@ export function createCheckSemaphore(): FairSemaphore {
   });
 }
 
-/** Works on the batches that this instance owns. */
+/** Runs the batches that this instance owns. */
 export class BatchOwner {
   readonly kind = BATCH;
   readonly #dependencies: BatchOwnerDependencies;
@@ -115,7 +118,7 @@ export class BatchOwner {
     });
   }
 
-  /** Batches that this instance has room for now. */
+  /** Returns ids of due batches, at most as many as this instance has room for. */
   async findWork(limit: number): Promise<readonly string[]> {
     const room = Math.min(limit, MAX_BATCHES_AT_A_TIME - this.#runs.size);
     if (room <= 0) return [];
@@ -127,7 +130,7 @@ export class BatchOwner {
     this.#runs.start(lease);
   }
 
-  /** A batch that may be in its hands has changed. */
+  /** Applies a change to a batch if this instance owns it. */
   async look(id: string): Promise<void> {
     const run = this.#runs.get(id);
     if (run === undefined) return;
@@ -139,7 +142,7 @@ export class BatchOwner {
     return this.#runs.stop();
   }
 
-  /** Each step leaves it in a later state. */
+  /** Runs a batch step by step. Each step leaves it in a later state. */
   async #work(run: Run): Promise<void> {
     const { sql, clock } = this.#dependencies;
     let batch = await readBatch(sql, run.lease.id);
@@ -154,7 +157,7 @@ export class BatchOwner {
     }
   }
 
-  /** False where it rests from now on. */
+  /** Runs one step. Returns false if the batch needs no further step now. */
   async #step(run: Run, batch: BatchRecord): Promise<boolean> {
     if (isEnded(batch.status)) {
       await this.#clear(run, batch);
@@ -178,22 +181,22 @@ export class BatchOwner {
     });
   }
 
-  /** False where it waits for what is at providers. */
+  /** Answers the lines. Returns false if the batch waits for provider batches. */
   async #answerLines(run: Run, batch: BatchRecord): Promise<boolean> {
-    const { live, handed } = await this.#linesOf(run, batch);
+    const { live, submitter } = await this.#linesOf(run, batch);
     const { ended } = run;
-    await handed.follow();
-    const isWhole = ended.aborted || (await handed.handOver());
-    if (isWhole && !ended.aborted) await this.#callOthers(run, live, handed);
-    const nextMs = await handed.follow();
-    const isOut = (await handed.elsewhere()).size > 0;
+    await submitter.follow();
+    const isWhole = ended.aborted || (await submitter.handOver());
+    if (isWhole && !ended.aborted) await this.#callOthers(run, live, submitter);
+    const nextMs = await submitter.follow();
+    const isOut = (await submitter.elsewhere()).size > 0;
     if (isOut || (!isWhole && !ended.aborted)) {
       const waitMs = ended.aborted ? nextMs : Math.min(nextMs, Math.max(0, batch.leftMs));
       await this.#runs.guarded(run, (sql) => restBatchFor(sql, batch, waitMs));
       return false;
     }
     if (ended.aborted) await live.end();
-    // Some may have come back meanwhile.
+    // Lines can have come back from a provider in the meantime.
     else if (await live.hasMore()) return true;
     const made = { output: newId("file"), errors: newId("file") };
     const endsAs = ended.aborted ? (ended.reason as BatchEnd) : "completed";
@@ -201,31 +204,35 @@ export class BatchOwner {
     return true;
   }
 
-  /** Lines that are at no provider, while those that are are looked at. */
-  async #callOthers(run: Run, live: LineRun, handed: ProviderBatchSubmitter): Promise<void> {
-    const over = new AbortController();
-    const calling = live.run(await handed.elsewhere()).finally(() => over.abort());
+  /** Calls the lines that no provider batch contains, and checks the provider batches at the same time. */
+  async #callOthers(run: Run, live: LineRun, submitter: ProviderBatchSubmitter): Promise<void> {
+    const finished = new AbortController();
+    const calling = live.run(await submitter.elsewhere()).finally(() => finished.abort());
     const results = await Promise.allSettled([
       calling,
-      this.#followUntil(over.signal, run, handed),
+      this.#followUntil(finished.signal, run, submitter),
     ]);
     for (const result of results) if (result.status === "rejected") throw result.reason;
   }
 
-  async #followUntil(over: AbortSignal, run: Run, handed: ProviderBatchSubmitter): Promise<void> {
+  async #followUntil(
+    finished: AbortSignal,
+    run: Run,
+    submitter: ProviderBatchSubmitter,
+  ): Promise<void> {
     const { clock } = this.#dependencies;
     for (;;) {
-      await waitUnless(clock, FOLLOW_MS, [over, run.ended, run.abandoned]);
-      if (over.aborted || run.ended.aborted) return;
+      await waitUnless(clock, FOLLOW_MS, [finished, run.ended, run.abandoned]);
+      if (finished.aborted || run.ended.aborted) return;
       run.abandoned.throwIfAborted();
-      await waitUnless(clock, await handed.follow(), [over, run.ended, run.abandoned]);
+      await waitUnless(clock, await submitter.follow(), [finished, run.ended, run.abandoned]);
     }
   }
 
   async #linesOf(
     run: Run,
     batch: BatchRecord,
-  ): Promise<{ live: LineRun; handed: ProviderBatchSubmitter }> {
+  ): Promise<{ live: LineRun; submitter: ProviderBatchSubmitter }> {
     const { calls, files: _, instance, ...rest } = this.#dependencies;
     const parts = {
       ...rest,
@@ -239,7 +246,7 @@ export class BatchOwner {
       ended: run.ended,
     };
     const live = new LineRun(parts, batch);
-    const handed = new ProviderBatchSubmitter(
+    const submitter = new ProviderBatchSubmitter(
       {
         ...parts,
         calm: () => live.calm(),
@@ -247,7 +254,7 @@ export class BatchOwner {
       },
       batch,
     );
-    return { live, handed };
+    return { live, submitter };
   }
 
   async #writeFiles(run: Run, batch: BatchRecord): Promise<void> {
@@ -281,14 +288,14 @@ export class BatchOwner {
   }
 
   async #clear(run: Run, batch: BatchRecord): Promise<void> {
-    await (await this.#linesOf(run, batch)).handed.clear();
+    await (await this.#linesOf(run, batch)).submitter.clear();
     await this.#dependencies.files.release(batch.id);
     let isMore = true;
     while (isMore) isMore = await this.#runs.guarded(run, (sql) => removeLines(sql, batch.id));
     await this.#runs.guarded(run, (sql) => restBatch(sql, batch.id));
   }
 
-  /** It is tried again until it goes well: a file store that is away or full loses no answer. */
+  /** Postpones the batch. It is retried until it succeeds, so an unavailable or full file store loses no answer. */
   async #postpone(run: Run, error: unknown): Promise<void> {
     const isForeseen =
       error instanceof GatewayError && (error.code === "quota_exceeded" || isOverload(error));
@@ -301,13 +308,13 @@ export class BatchOwner {
   }
 }
 
-/** One batch in the hands of this instance. */
+/** A batch that this instance owns. */
 class Run extends OwnedRun {
   readonly #ended = new AbortController();
   #cancelExpiry: () => void = () => {};
   #isClosed = false;
 
-  /** Aborts, with the end as its reason, where lines that were not called are not to be called any more. */
+  /** Aborts when no further lines must be called. The reason is the end of the batch. */
   get ended(): AbortSignal {
     return this.#ended.signal;
   }
@@ -327,13 +334,13 @@ class Run extends OwnedRun {
     this.#cancelExpiry();
   }
 
-  /** The first end counts. */
+  /** Only the first end counts. */
   #end(end: BatchEnd): void {
     if (!this.#ended.signal.aborted) this.#ended.abort(end);
   }
 }
 
-/** Writes the event of a batch that has ended in this transaction. A batch that was cancelled has none. */
+/** Writes the event of a batch that ended in this transaction. A cancelled batch has no event. */
 async function emitEnd(sql: DatabaseTransaction, batch: BatchRecord | undefined): Promise<void> {
   if (batch === undefined || batch.status === "cancelled") return;
   const { organizationId, total, completed, failed, status, faults } = batch;

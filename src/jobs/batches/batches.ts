@@ -11,7 +11,7 @@ import type { LineCalls } from "./line-call.ts";
 interface BatchesDependencies {
   readonly sql: Database;
   readonly files: FileLibrary;
-  /** Once calls can be made. */
+  /** Resolves when calls can be made. */
   readonly calls: Promise<LineCalls>;
 }
 
@@ -21,11 +21,11 @@ export interface BatchRequest {
   readonly metadata: Readonly<Record<string, string>> | null;
 }
 
-/** Of one organization, that have not ended. */
+/** Maximum batches of one organization that have not ended. */
 const MAX_RUNNING_BATCHES = 100;
 const BATCH_ID = /^batch_[0-9a-f]{32}$/;
 
-/** Batches of an organization. Their owner is batch-owner.ts. */
+/** The batches of organizations, for requests. batch-owner.ts runs them. */
 export class Batches {
   readonly #dependencies: BatchesDependencies;
 
@@ -33,7 +33,7 @@ export class Batches {
     this.#dependencies = dependencies;
   }
 
-  /** The key pays for the requests of the batch. Throws 400, 403, 404, 429. */
+  /** Creates a batch. The key pays for its requests. Throws 400, 403, 404, 429. */
   async create(
     key: ApiKeyRecord,
     { endpoint, inputFile, metadata }: BatchRequest,
@@ -42,9 +42,9 @@ export class Batches {
     const { organizationId } = key;
     (await calls).assertMayCall(key, endpoint);
     const file = await files.find(organizationId, inputFile);
-    if (file.purpose !== "batch") throw refusedFile('has another purpose than "batch"');
+    if (file.purpose !== "batch") throw rejectedFile('does not have the purpose "batch"');
     if (file.bytes > MAX_INPUT_BYTES) {
-      throw refusedFile(`is larger than ${MAX_INPUT_BYTES / 1024 / 1024} MB`);
+      throw rejectedFile(`is larger than ${MAX_INPUT_BYTES / 1024 / 1024} MB`);
     }
     const id = newId("batch");
     const batch = { id, organizationId, keyId: key.id, endpoint, inputFile, metadata };
@@ -53,7 +53,7 @@ export class Batches {
     if (outcome === "too_many") {
       throw new GatewayError(
         "rate_limit_exceeded",
-        `The organization has ${MAX_RUNNING_BATCHES} batches that have not ended, which is the most.`,
+        `The organization already has ${MAX_RUNNING_BATCHES} batches that have not ended, which is the maximum.`,
         { retryAfterSeconds: 60 },
       );
     }
@@ -68,7 +68,7 @@ export class Batches {
     return batch;
   }
 
-  /** Newest first. Throws 400 where there is no batch `after`. */
+  /** Lists batches, newest first. Throws 400 if the batch `after` does not exist. */
   async list(
     organizationId: string,
     page: { readonly after: string | undefined; readonly limit: number },
@@ -84,7 +84,7 @@ export class Batches {
     return listBatches(this.#dependencies.sql, organizationId, page);
   }
 
-  /** Requests that are under way end; no further one is made. Throws 404, 409. */
+  /** Cancels a batch. Running requests end, and no further request is called. Throws 404, 409. */
   async cancel(organizationId: string, id: string): Promise<BatchRecord> {
     await this.find(organizationId, id);
     await cancelBatch(this.#dependencies.sql, organizationId, id);
@@ -97,6 +97,6 @@ export class Batches {
   }
 }
 
-function refusedFile(what: string): GatewayError {
+function rejectedFile(what: string): GatewayError {
   return new GatewayError("invalid_body", `The input file ${what}.`, { param: "input_file_id" });
 }

@@ -29,63 +29,66 @@ import { ProviderBatchResults } from "./returned-lines.ts";
 
 export interface HandedParts extends LineRunParts {
   readonly money: Pick<MoneyPort, "holdLongs" | "endLong">;
-  /** The operator's. */
+  /** The operator's providers. */
   readonly providers: ReadonlyMap<string, Provider>;
-  /** Guards a transaction of the batch's owner. */
+  /** Checks the lease in a transaction of the batch's owner. */
   guard(sql: DatabaseTransaction): Promise<void>;
-  /** Waits while requests of clients have enough to do here. */
+  /** Waits while this instance is busy with client requests. */
   calm(): Promise<void>;
-  /** Those among lines that were called here already. */
+  /** Returns the lines that this gateway has already called. */
   calledAmong(lines: readonly BatchLine[]): Promise<ReadonlySet<number>>;
   warn(message: string): void;
 }
 
-/*
- * A batch at a provider, with lines of one batch here:
+/**
+ * The states of a provider batch, which contains lines of one batch:
  *
- * filling   its lines are being held; nothing was sent. The next owner gives the holds back and forgets it
- * ordered   written before the one call that creates it. Where the outcome of that is not known it is looked for by its
- *           mark: found it runs, else it is lost
- * running   it is at the provider, and looked at from time to time
- * read      it has ended, and each of its lines is charged, given back, or to be called here
- * lost      it is not there; should it show later, it is cancelled once the batch here has ended
+ * filling its lines are being held, and nothing was sent. A later owner releases the holds and deletes it
+ * ordered stored before the single call that creates it. If the outcome of the call is unknown, the owner
+ * searches for the mark at the provider. If found it is running, otherwise lost
+ * running the provider runs it, and the owner checks it from time to time
+ * read it has ended. Each line is charged, released, or called here
+ * lost the provider does not have it. If it appears later, it is cancelled after the batch has ended
  */
 
-/** How long a batch may take to show at its provider. */
+/** Milliseconds until a created batch is visible at its provider. */
 const ORDER_SETTLES_MS = 15_000;
-/** Between two looks: a part of the time since it was ordered. */
+/** Limits of the time between two checks. The time is a fraction of the age of the provider batch. */
 const FIRST_LOOK_MS = 1_000;
 const LONGEST_LOOK_MS = 60_000;
 const LOOKS_A_WAIT = 8;
-/** Where the batch here is to end. */
+/** Maximum milliseconds between two checks if the batch is to end. */
 const LAST_LOOK_MS = 2_000;
-/** For how long a provider that cannot be asked is waited for then. */
-const PATIENCE_MS = 6 * 3_600_000;
-/** Of one batch here. What has cost so many in vain is called, lest a provider be paid for each of them. */
+/** Milliseconds after the end of the batch until an unreachable provider batch is abandoned. */
+const GIVE_UP_MS = 6 * 3_600_000;
+/**
+ * Maximum number of lost provider batches of one batch. After that, lines are called here, so that a provider
+ * is not paid for more lost batches.
+ */
 const MAX_LOST = 10;
-/** Each after a delay that doubles. */
+/** Number of attempts to remove provider batches. The delay doubles after each one. */
 const MAX_CLEAR_TRIES = 10;
-/** What of a batch is in memory before it is ordered, within what the provider takes. */
+/** Limits of a provider batch in memory before it is sent. The provider's limits apply in addition. */
 const MAX_REQUESTS = 10_000;
 const MAX_BYTES = 16 * 1024 * 1024;
 const LINES_A_HOLD = 50;
 const NO_MONEY: ReadonlySet<string> = new Set(["insufficient_credits", "budget_exhausted"]);
 
-/** Lines that go to one batch of a provider. */
+/** Lines that are submitted in one provider batch. */
 interface Group {
   readonly first: PreparedBatchLine;
-  readonly lines: { readonly line: number; readonly handed: PreparedBatchLine }[];
-  /** As the provider counts them. */
+  readonly lines: { readonly line: number; readonly prepared: PreparedBatchLine }[];
+  /** Number of requests, as the provider counts them. */
   count: number;
   bytes: number;
 }
 
-/** Lines of one batch that providers answer in batches of theirs. */
+/** Submits lines of one batch to providers that run batches, and collects the results. */
 export class ProviderBatchSubmitter {
   readonly #parts: HandedParts;
   readonly #batch: BatchRecord;
   readonly #returned: ProviderBatchResults;
-  /** Lines that wait for room, or for money, until a later look. */
+  /** Lines that wait for capacity or credit until a later check. */
   readonly #postponed = new Set<number>();
 
   constructor(parts: HandedParts, batch: BatchRecord) {
@@ -94,51 +97,52 @@ export class ProviderBatchSubmitter {
     this.#returned = new ProviderBatchResults(parts, batch);
   }
 
-  /** Lines that are not to be called here now. */
+  /** Returns the lines that must not be called here now. */
   async elsewhere(): Promise<ReadonlySet<number>> {
     const { out } = await handedLinesOf(this.#parts.sql, this.#batch.id);
     return out.union(this.#postponed);
   }
 
-  /** Looks at everything that is at providers. Resolves with the milliseconds until the next look. */
+  /** Checks all provider batches. Resolves with the milliseconds until the next check. */
   async follow(): Promise<number> {
     const { sql, abandoned, ended } = this.#parts;
     let nextMs = LONGEST_LOOK_MS;
-    for (const there of await providerBatchesOf(sql, this.#batch.id)) {
+    for (const record of await providerBatchesOf(sql, this.#batch.id)) {
       abandoned.throwIfAborted();
-      nextMs = Math.min(nextMs, await this.#followOne(there));
+      nextMs = Math.min(nextMs, await this.#followOne(record));
     }
     return ended.aborted ? Math.min(nextMs, LAST_LOOK_MS) : nextMs;
   }
 
-  async #followOne(there: ProviderBatchRecord): Promise<number> {
-    if (there.state === "filling") {
-      await this.#dissolve(there);
+  async #followOne(record: ProviderBatchRecord): Promise<number> {
+    if (record.state === "filling") {
+      await this.#dissolve(record);
       return LONGEST_LOOK_MS;
     }
-    if (there.state !== "ordered" && there.state !== "running") return LONGEST_LOOK_MS;
+    if (record.state !== "ordered" && record.state !== "running") return LONGEST_LOOK_MS;
     try {
-      const provider = this.#providerOf(there);
-      if (there.state === "ordered") return await this.#find(there, provider.batches!);
-      return await this.#look(there, provider);
+      const provider = this.#providerOf(record);
+      if (record.state === "ordered") return await this.#find(record, provider.batches!);
+      return await this.#look(record, provider);
     } catch (error) {
       if (!(error instanceof ProviderFailure)) throw error;
       this.#parts.abandoned.throwIfAborted();
       if (!this.#isOverdue) return LONGEST_LOOK_MS;
-      const { id, providerId } = there;
+      const { id, providerId } = record;
       this.#parts.warn(`batch ${id} of provider ${providerId} was given up: ${error.logMessage}`);
-      await this.#giveUp(there);
+      await this.#giveUp(record);
       return 0;
     }
   }
 
-  /** Throws ProviderFailure where the configuration does not name it any more. */
+  /** Returns the provider of a provider batch. Throws ProviderFailure if it is no longer configured. */
   #providerOf({
     providerId,
     providerKey,
   }: Pick<ProviderBatchRecord, "providerId" | "providerKey">): Provider {
-    const known = this.#parts.providers.get(providerId);
-    const provider = known?.keys?.find(({ name }) => name === providerKey)?.provider ?? known;
+    const configured = this.#parts.providers.get(providerId);
+    const provider =
+      configured?.keys?.find(({ name }) => name === providerKey)?.provider ?? configured;
     if (provider?.batches !== undefined) return provider;
     throw new ProviderFailure(
       "unavailable",
@@ -146,29 +150,29 @@ export class ProviderBatchSubmitter {
     );
   }
 
-  /** The batch here was to end long ago. */
+  /** True if the batch should have ended long ago. */
   get #isOverdue(): boolean {
     const { leftMs, cancellingAtMs } = this.#batch;
     const { ended, clock } = this.#parts;
     if (!ended.aborted) return false;
     const sinceMs = cancellingAtMs === null ? -leftMs : clock.nowMs() - cancellingAtMs;
-    return sinceMs > PATIENCE_MS;
+    return sinceMs > GIVE_UP_MS;
   }
 
-  async #find(there: ProviderBatchRecord, batches: ProviderBatches): Promise<number> {
+  async #find(record: ProviderBatchRecord, batches: ProviderBatches): Promise<number> {
     const { guarded, abandoned } = this.#parts;
-    const { id, ageMs } = there;
+    const { id, ageMs } = record;
     const leftMs = ORDER_SETTLES_MS - ageMs!;
     if (leftMs > 0) return leftMs;
-    const { batchIds, isCertain } = await this.#search(there, batches);
-    const [providerBatch, ...others] = batchIds;
-    for (const other of others) await batches.cancel(other, abandoned);
+    const { batchIds, isCertain } = await this.#search(record, batches);
+    const [providerBatch, ...duplicates] = batchIds;
+    for (const duplicate of duplicates) await batches.cancel(duplicate, abandoned);
     if (providerBatch !== undefined) {
       await guarded((sql) => noteProviderBatch(sql, id, { state: "running", providerBatch }));
       return 0;
     }
     if (!isCertain) return this.#unended(LONGEST_LOOK_MS);
-    await this.#giveUp(there);
+    await this.#giveUp(record);
     return 0;
   }
 
@@ -177,19 +181,19 @@ export class ProviderBatchSubmitter {
     batches: ProviderBatches,
   ): Promise<FoundBatches> {
     const { sql, abandoned } = this.#parts;
-    const known = await knownProviderBatches(sql, providerId);
-    // The clock of the database may be ahead of the provider's.
+    const otherIds = await knownProviderBatches(sql, providerId);
+    // The clock of the database can be ahead of the provider's clock.
     const sinceMs = orderedAtMs! - LONGEST_LOOK_MS;
-    const isOther = (batchId: string) => known.has(batchId);
+    const isOther = (batchId: string) => otherIds.has(batchId);
     return batches.find({ mark, requests, sinceMs, isOther }, abandoned);
   }
 
-  async #look(there: ProviderBatchRecord, provider: Provider): Promise<number> {
+  async #look(record: ProviderBatchRecord, provider: Provider): Promise<number> {
     const { guarded, abandoned, ended, sql } = this.#parts;
-    const { id, ageMs, isCancelled } = there;
+    const { id, ageMs, isCancelled } = record;
     const batches = provider.batches!;
-    const batchId = there.providerBatch!;
-    const { hasEnded, failure } = await batches.look(batchId, abandoned);
+    const batchId = record.providerBatch!;
+    const { hasEnded, failure } = await batches.readState(batchId, abandoned);
     if (!hasEnded) {
       if (ended.aborted && !isCancelled) {
         await batches.cancel(batchId, abandoned);
@@ -199,17 +203,17 @@ export class ProviderBatchSubmitter {
         Math.min(Math.max(ageMs! / LOOKS_A_WAIT, FIRST_LOOK_MS), LONGEST_LOOK_MS),
       );
     }
-    const { given, out } = await linesAtProvider(sql, id);
+    const { given: submitted, out } = await linesAtProvider(sql, id);
     if (failure === undefined) {
-      const ids = new Set([...given].map(String));
+      const ids = new Set([...submitted].map(String));
       const results = batches.results({ batchId, mark: id, ids }, abandoned);
-      await this.#returned.take(there, provider, results, out);
+      await this.#returned.take(record, provider, results, out);
     }
     const isLater = failure?.kind === "rate_limited";
     if (isLater) for (const line of out.keys()) this.#postponed.add(line);
     await this.#returned.giveBack(out.values(), { again: isLater || ended.aborted });
     if (isLater) {
-      // There may be many of them before one finds room.
+      // Removed now, because several can be rejected before one is accepted.
       await batches.remove(batchId, abandoned);
       await guarded((sql) => removeProviderBatch(sql, id));
       return LONGEST_LOOK_MS;
@@ -218,13 +222,19 @@ export class ProviderBatchSubmitter {
     return 0;
   }
 
-  /** One that does not end is given up like one that cannot be asked. */
+  /**
+   * Returns the milliseconds until the next check. A provider batch that never ends is abandoned like an
+   * unreachable one.
+   */
   #unended(nextMs: number): number {
     if (this.#isOverdue) throw new ProviderFailure("timeout", "the batch does not end");
     return nextMs;
   }
 
-  /** Its lines are as if they had never been handed over, or, where not `again`, are to be called here. */
+  /**
+   * Removes a provider batch that was never created. Its lines can be submitted again, or are called here if
+   * `again` is false.
+   */
   async #dissolve(
     { id }: Pick<ProviderBatchRecord, "id">,
     { again = true }: { readonly again?: boolean } = {},
@@ -233,7 +243,10 @@ export class ProviderBatchSubmitter {
     await this.#parts.guarded((sql) => removeProviderBatch(sql, id));
   }
 
-  /** The same, but that it may show at the provider later; after many of them its lines are to be called here. */
+  /**
+   * Marks a provider batch as lost. It can appear at the provider later. If too many are lost, the lines are
+   * called here.
+   */
   async #giveUp({ id, batchId }: Pick<ProviderBatchRecord, "id" | "batchId">): Promise<void> {
     const { sql, guarded, ended } = this.#parts;
     const all = await providerBatchesOf(sql, batchId);
@@ -247,17 +260,17 @@ export class ProviderBatchSubmitter {
     await this.#returned.giveBack(out.values(), how);
   }
 
-  /** Of a batch that has ended: leaves nothing of it at providers. */
+  /** Removes the provider batches of a batch that has ended. */
   async clear(): Promise<void> {
     const { sql, guarded, warn } = this.#parts;
-    for (const there of await providerBatchesOf(sql, this.#batch.id)) {
-      const { id, providerId } = there;
+    for (const record of await providerBatchesOf(sql, this.#batch.id)) {
+      const { id, providerId } = record;
       try {
-        await this.#clearOne(there);
+        await this.#clearOne(record);
       } catch (error) {
         if (!(error instanceof ProviderFailure)) throw error;
         const what = `batch ${id} could not be removed from provider ${providerId}`;
-        // What a provider says may quote a prompt.
+        // The provider's message can quote a prompt.
         if (this.#batch.attempts < MAX_CLEAR_TRIES) throw new Error(`${what}: ${error.logMessage}`);
         warn(what);
       }
@@ -266,27 +279,34 @@ export class ProviderBatchSubmitter {
     await guarded((sql) => forgetHandedLines(sql, this.#batch.id));
   }
 
-  async #clearOne(there: ProviderBatchRecord): Promise<void> {
+  async #clearOne(record: ProviderBatchRecord): Promise<void> {
     const { abandoned, warn } = this.#parts;
-    const { id, state, providerBatch, providerId } = there;
-    const batches = this.#providerOf(there).batches!;
-    const strays = providerBatch === null ? await this.#strays(there, batches) : [providerBatch];
-    for (const stray of strays) {
+    const { id, state, providerBatch, providerId } = record;
+    const batches = this.#providerOf(record).batches!;
+    const orphans =
+      providerBatch === null ? await this.#findOrphans(record, batches) : [providerBatch];
+    for (const orphan of orphans) {
       if (state === "lost") {
         warn(
-          `batch ${stray} of provider ${providerId} is cancelled: it was taken for lost as ${id}`,
+          `batch ${orphan} of provider ${providerId} is cancelled: it was taken for lost as ${id}`,
         );
-        await batches.cancel(stray, abandoned);
+        await batches.cancel(orphan, abandoned);
       }
-      await batches.remove(stray, abandoned);
+      await batches.remove(orphan, abandoned);
     }
   }
 
-  async #strays(there: ProviderBatchRecord, batches: ProviderBatches): Promise<readonly string[]> {
-    return there.orderedAtMs === null ? [] : (await this.#search(there, batches)).batchIds;
+  async #findOrphans(
+    record: ProviderBatchRecord,
+    batches: ProviderBatches,
+  ): Promise<readonly string[]> {
+    return record.orderedAtMs === null ? [] : (await this.#search(record, batches)).batchIds;
   }
 
-  /** Gives lines to providers that take them in batches. False where it has to go on later, before others are called. */
+  /**
+   * Submits lines to providers that run batches. Returns false if more lines must be submitted later, before
+   * others are called.
+   */
   async handOver(): Promise<boolean> {
     const { sql, providers, readInput, ended, abandoned } = this.#parts;
     this.#postponed.clear();
@@ -310,45 +330,45 @@ export class ProviderBatchSubmitter {
     return true;
   }
 
-  /** Returns a group that is full, or the largest of many. */
+  /** Adds a line to its group. Returns a group that is full, or the largest group if all together are too large. */
   async #group({ line, body }: BatchLine, groups: Map<string, Group>): Promise<Group | undefined> {
     const { organizationId, keyId, endpoint } = this.#batch;
-    const handed = await this.#parts.calls.hand({ organizationId, keyId, endpoint, body });
-    if (handed === undefined) return undefined;
-    const { limits } = handed.candidate.provider.batches!;
+    const prepared = await this.#parts.calls.hand({ organizationId, keyId, endpoint, body });
+    if (prepared === undefined) return undefined;
+    const { limits } = prepared.candidate.provider.batches!;
     const maxBytes = Math.min(limits.maxBytes, MAX_BYTES);
-    const { bytes, count } = handed.request;
+    const { bytes, count } = prepared.request;
     if (bytes > maxBytes || count > limits.maxRequests) return undefined;
-    const name = nameOfGroup(handed);
+    const name = nameOfGroup(prepared);
     const before = groups.get(name);
     const isFull =
       before !== undefined &&
       (before.lines.length >= MAX_REQUESTS ||
         before.count + count > limits.maxRequests ||
         before.bytes + bytes > maxBytes);
-    const none = { first: handed, lines: [], count: 0, bytes: 0 };
+    const none = { first: prepared, lines: [], count: 0, bytes: 0 };
     const group = before === undefined || isFull ? none : before;
-    group.lines.push({ line, handed });
+    group.lines.push({ line, prepared });
     group.count += count;
     group.bytes += bytes;
     groups.set(name, group);
     if (isFull) return before;
     const all = [...groups];
-    if (all.reduce((sum, [, one]) => sum + one.bytes, 0) <= MAX_BYTES) return undefined;
-    const [largest] = all.toSorted(([, one], [, other]) => other.bytes - one.bytes);
+    if (all.reduce((sum, [, group]) => sum + group.bytes, 0) <= MAX_BYTES) return undefined;
+    const [largest] = all.toSorted(([, left], [, right]) => right.bytes - left.bytes);
     groups.delete(largest![0]);
     return largest![1];
   }
 
-  /** False where there is no money for some of the lines until others are charged. */
+  /** Submits a group. Returns false if no credit covers some of the lines until others are charged. */
   async #order(group: Group): Promise<boolean> {
     const { guarded, ended, sql } = this.#parts;
     const { candidate, request } = group.first;
     const id = newId("pbat");
-    const there = { id, batchId: this.#batch.id };
+    const record = { id, batchId: this.#batch.id };
     await guarded((sql) =>
       insertProviderBatch(sql, {
-        ...there,
+        ...record,
         providerId: candidate.providerId,
         providerKey: candidate.key?.name ?? null,
         model: candidate.model.id,
@@ -357,10 +377,10 @@ export class ProviderBatchSubmitter {
         terms: candidate.terms,
       }),
     );
-    const { held, isShort } = await this.#hold(there, group);
+    const { held, isShort } = await this.#hold(record, group);
     if (held.length === 0 || ended.aborted) {
-      await this.#dissolve(there);
-      // Where nothing is to come free they are refused as calls are.
+      await this.#dissolve(record);
+      // If no credit will become free, the lines are rejected like calls.
       return !isShort || !(await hasHandedLines(sql, this.#batch.organizationId));
     }
     await guarded((sql) => orderProviderBatch(sql, id));
@@ -368,9 +388,12 @@ export class ProviderBatchSubmitter {
     return !isShort;
   }
 
-  /** The lines of a group that there is money for. Those that are refused for something else are left to be called. */
+  /**
+   * Holds the money of a group's lines. Returns the lines that are held. Lines rejected for other reasons are
+   * called here.
+   */
   async #hold(
-    there: { readonly id: string; readonly batchId: string },
+    record: { readonly id: string; readonly batchId: string },
     { lines }: Group,
   ): Promise<{ readonly held: Group["lines"]; readonly isShort: boolean }> {
     const { money, guard, sql } = this.#parts;
@@ -379,20 +402,20 @@ export class ProviderBatchSubmitter {
     for (let at = 0; at < within.length; at += LINES_A_HOLD) {
       const some = within.slice(at, at + LINES_A_HOLD);
       const refused = await money.holdLongs(
-        some.map(({ handed }) => handed.hold),
+        some.map(({ prepared }) => prepared.hold),
         (ids) => {
-          const granted = some.flatMap((one) => handedLine(one, ids));
-          return handLinesEffect(there, granted, guard);
+          const granted = some.flatMap((line) => submittedLine(line, ids));
+          return handLinesEffect(record, granted, guard);
         },
       );
-      held.push(...some.filter(({ handed }) => !refused.has(handed.hold.id)));
+      held.push(...some.filter(({ prepared }) => !refused.has(prepared.hold.id)));
       const codes = [...refused.values()].map(codeOf);
       if (codes.some((code) => NO_MONEY.has(code))) return { held, isShort: true };
     }
     return { held, isShort: within.length < lines.length };
   }
 
-  /** The one call that makes it. What is not known of its outcome is found out later. */
+  /** Creates the provider batch in a single call. An unknown outcome is resolved later. */
   async #create(id: string, { first }: Group, held: Group["lines"]): Promise<void> {
     const { guarded, abandoned } = this.#parts;
     const { candidate, request } = first;
@@ -412,14 +435,14 @@ export class ProviderBatchSubmitter {
       } else if (REFUSALS.has(error.kind)) {
         await this.#dissolve({ id }, { again: false });
       } else {
-        // It may take its time to show from now on: what went before the call may have been long.
+        // Restarts the time until it must be visible, because the work before the call can have taken long.
         await guarded((sql) => orderProviderBatch(sql, id));
       }
     }
   }
 }
 
-/** Of what was certainly not created, and would not be the next time. */
+/** Failures after which the provider batch does not exist, and would fail again. */
 const REFUSALS: ReadonlySet<ProviderFailure["kind"]> = new Set([
   "rejected",
   "misconfigured",
@@ -430,7 +453,7 @@ function takesBatches({ batches, keys }: Provider): boolean {
   return batches !== undefined || keys?.some(({ provider }) => takesBatches(provider)) === true;
 }
 
-/** Of what stands in one batch, and is billed alike. */
+/** Returns the name of a group, whose lines have the same provider batch and the same prices. */
 function nameOfGroup({ candidate, request }: PreparedBatchLine): string {
   const { endpointId, model, terms } = candidate;
   const prices = JSON.stringify(terms.prices, (_, value) =>
@@ -440,30 +463,30 @@ function nameOfGroup({ candidate, request }: PreparedBatchLine): string {
 }
 
 async function* requestsOf(lines: Group["lines"]): NewBatch["requests"] {
-  for (const { line, handed } of lines) yield { id: String(line), body: handed.request.body };
+  for (const { line, prepared } of lines) yield { id: String(line), body: prepared.request.body };
 }
 
-function handedLine({ line, handed }: Group["lines"][number], ids: ReadonlySet<string>) {
-  const { hold, feeBasisPoints } = handed;
+function submittedLine({ line, prepared }: Group["lines"][number], ids: ReadonlySet<string>) {
+  const { hold, feeBasisPoints } = prepared;
   if (!ids.has(hold.id)) return [];
   return [{ line, requestId: hold.id, feeBasisPoints: Number(feeBasisPoints) }];
 }
 
-/** From the first on; one that is alone may take more than its half. */
+/** Returns the first lines that fit the available amount. A line can exceed the share if no other is held. */
 function withinRoom(
   lines: Group["lines"],
   { roomNano, isEmpty }: Awaited<ReturnType<typeof roomForLines>>,
 ): Group["lines"] {
   if (roomNano === null) return lines;
   let heldNano = 0n;
-  const beyond = lines.findIndex(({ handed }) => {
-    heldNano += handed.hold.holdNano;
+  const beyond = lines.findIndex(({ prepared }) => {
+    heldNano += prepared.hold.holdNano;
     return heldNano > roomNano;
   });
   return beyond < 0 ? lines : lines.slice(0, Math.max(beyond, isEmpty ? 1 : 0));
 }
 
-/** Throws what says nothing of the line. */
+/** Returns the error code of a rejected line. Throws errors that do not concern the line. */
 function codeOf(error: unknown): string {
   if (!(error instanceof GatewayError) || isGatewayError(error)) throw error;
   return error.code;

@@ -21,14 +21,11 @@ export interface BatchLine {
 }
 
 interface ReadLine extends BatchLine {
-  /** Of the line in the file, in bytes. */
+  /** Bytes of the line in the file. */
   readonly size: number;
 }
 
-/**
- * The requests of an input file in their order; blank lines, and those that are not wanted, are passed over. Throws
- * JsonLineError.
- */
+/** Yields the requests of an input file in order. Blank and unwanted lines are skipped. Throws JsonLineError. */
 export async function* readBatchLines(
   content: ReadableStream<Uint8Array>,
   isWanted: (line: number) => boolean = () => true,
@@ -42,11 +39,11 @@ export async function* readBatchLines(
   }
 }
 
-/** Lines that are read ahead. */
+/** Limits of the lines that are read ahead. */
 const LINES_A_LOOK = 250;
 const CHARACTERS_A_LOOK = 4_194_304;
 
-/** The requests that are wanted, some at a time. */
+/** Yields the wanted requests in groups. */
 export async function* readSomeLines(
   content: ReadableStream<Uint8Array>,
   isWanted: (line: number) => boolean,
@@ -76,13 +73,13 @@ function batchLine({ line, bytes }: RawLine): ReadLine | undefined {
   return { line, customId: custom_id, url, body, size: bytes.byteLength };
 }
 
-/** What is answered in another way than whole, to the client that asked. */
+/** Fields that make the answer streamed or delayed. */
 const UNFIT_FIELDS = ["stream", "background"] as const;
-const OWN_KEY = "metadata.idempotency_key";
+const IDEMPOTENCY_FIELD = "metadata.idempotency_key";
 
 /**
- * Reads an input file to its end: how many requests it has, or what is wrong with them, a hundred faults at most.
- * The upload has looked at each line by itself already.
+ * Reads an input file to its end. Returns the number of requests, or up to a hundred faults. The upload has
+ * already checked each line separately.
  */
 export async function checkInput(
   content: ReadableStream<Uint8Array>,
@@ -117,7 +114,7 @@ function faultOf(
   customIds: ReadonlySet<string>,
 ): BatchFault | undefined {
   if (customIds.has(customId)) {
-    const message = "The custom_id is that of an earlier line.";
+    const message = "The custom_id is already used by an earlier line.";
     return { code: "duplicate_custom_id", message, line, param: "custom_id" };
   }
   if (url !== endpoint) {
@@ -130,12 +127,12 @@ function faultOf(
     const message = `Requests of a batch cannot have "${unfit}": true.`;
     return { code, message, line, param: `body.${unfit}` };
   }
-  if (!statesOwnKey(body)) return undefined;
-  const message = `Requests of a batch cannot have "${OWN_KEY}": each is charged once without it.`;
-  return { code, message, line, param: `body.${OWN_KEY}` };
+  if (!statesIdempotencyKey(body)) return undefined;
+  const message = `Requests of a batch cannot have "${IDEMPOTENCY_FIELD}": each is charged once without it.`;
+  return { code, message, line, param: `body.${IDEMPOTENCY_FIELD}` };
 }
 
-function statesOwnKey({ metadata }: BatchLine["body"]): boolean {
+function statesIdempotencyKey({ metadata }: BatchLine["body"]): boolean {
   if (typeof metadata !== "object" || metadata === null) return false;
   const { idempotency_key } = metadata as Record<string, unknown>;
   return idempotency_key !== undefined && idempotency_key !== null;

@@ -24,11 +24,11 @@ import { type RequestRecord, requestRecord } from "../../platform/telemetry/inte
 export interface LineCallDependencies {
   /** The billed endpoints. */
   readonly routes: readonly RouteDefinition[];
-  /** Requests that a stop of the gateway waits for. */
+  /** Counts running requests, which a shutdown waits for. */
   readonly inFlight: { begin(): void; end(): void; readonly isStopping: boolean };
-  /** The key as it stands now. Rejects where it may not call any more. */
+  /** Returns the key with its current rights. Rejects if the key can no longer call. */
   usableKey(keyId: string): Promise<ApiKeyRecord>;
-  /** Receives requests when they have ended, as those of clients. */
+  /** Records requests that have ended, like those of clients. */
   note(request: RequestRecord): void;
 }
 
@@ -41,55 +41,55 @@ export interface CalledLine {
 
 export interface LineRequest extends CalledLine {
   readonly idempotency: InternalIdempotencyKey;
-  /** Keeps, before its charge, an answer that is too large to be kept under the idempotency key. */
+  /** Stores an answer before its charge if it is too large to be stored under the idempotency key. */
   storeLargeResult(answer: LineAnswer): Promise<void>;
 }
 
 export interface LineAnswer {
   readonly status: number;
   readonly requestId: string;
-  /** JSON, as UTF-8: as a text a long one would hold the event loop. */
+  /** JSON in UTF-8. A long text would block the event loop. */
   readonly body: Uint8Array;
-  /** It is what an earlier call under the idempotency key was answered with. */
+  /** True if an earlier call with the idempotency key has already produced this answer. */
   readonly isReplay: boolean;
 }
 
-/** A request that was refused, or has failed. */
+/** A rejected or failed request. */
 export interface LineRefusal {
   readonly error: GatewayError;
-  /** What a client would have got. */
+  /** Returns the error response that a client would have received. */
   answer(): Promise<LineAnswer>;
-  /** To be called where it is the end of the request: it then is among the organization's failed requests. */
+  /** Records the request as one of the organization's failed requests. Must be called if the failure is final. */
   note(): void;
 }
 
-/** Of a provider's batch; charged once its figures are written. */
+/** The answer of a provider batch. It is charged when its figures are written. */
 export interface SettledLine extends LineAnswer {
   readonly charge: UnwrittenCharge;
-  /** To be called once it is. */
+  /** Records the request. Must be called after the charge. */
   note(): void;
 }
 
-const PASSING: ReadonlySet<ErrorCode> = new Set([
+const RETRYABLE: ReadonlySet<ErrorCode> = new Set([
   ...RETRYABLE_CODES,
   "too_many_background_responses",
 ]);
-/** They say nothing about the request: it waits for them to end. */
-const OF_GATEWAY: ReadonlySet<ErrorCode> = new Set([
+/** Errors that do not concern the request, which waits until they end. */
+const GATEWAY_CODES: ReadonlySet<ErrorCode> = new Set([
   "rate_limit_exceeded",
   "overloaded",
   "database_unavailable",
   "client_closed_request",
 ]);
 
-/** No provider's failure becomes one of these. */
-const MOMENTARY: ReadonlySet<ErrorCode> = new Set(["overloaded", "database_unavailable"]);
+/** Errors that never come from a provider. */
+const OVERLOAD_CODES: ReadonlySet<ErrorCode> = new Set(["overloaded", "database_unavailable"]);
 
-export const isOverload = ({ code }: GatewayError): boolean => MOMENTARY.has(code);
-export const isRetryable = ({ code }: GatewayError): boolean => PASSING.has(code);
-export const isGatewayError = ({ code }: GatewayError): boolean => OF_GATEWAY.has(code);
+export const isOverload = ({ code }: GatewayError): boolean => OVERLOAD_CODES.has(code);
+export const isRetryable = ({ code }: GatewayError): boolean => RETRYABLE.has(code);
+export const isGatewayError = ({ code }: GatewayError): boolean => GATEWAY_CODES.has(code);
 
-/** Puts requests of batches through their endpoints, as if their clients had sent them. */
+/** Runs requests of batches through their endpoints, as if clients had sent them. */
 export class LineCalls {
   readonly #dependencies: LineCallDependencies;
   readonly #routes: ReadonlyMap<string, RouteDefinition>;
@@ -100,84 +100,87 @@ export class LineCalls {
     this.#routes = new Map(posts.map((route) => [route.path, route]));
   }
 
-  /** Throws 403 where the key may not call the endpoint. */
+  /** Throws 403 if the key is not allowed to call the endpoint. */
   assertMayCall(key: ApiKeyRecord, endpoint: string): void {
     const { access } = this.#routes.get(endpoint)!;
     if (access.kind !== "model" || holdsScope(key, access.scope)) return;
     throw new GatewayError("missing_scope", `This API key lacks the scope ${access.scope}.`);
   }
 
-  /** The same request twice, on any instance, is charged once. */
+  /** Calls a request. Repeated calls, on any instance, are charged once. */
   async call(request: LineRequest): Promise<LineAnswer | LineRefusal> {
     const { inFlight, note } = this.#dependencies;
-    const asked = askedNow(newId("req"));
-    if (inFlight.isStopping) return this.#refusal(request, asked, stopping());
+    const logged = newCall(newId("req"));
+    if (inFlight.isStopping) return this.#refusal(request, logged, stopping());
     inFlight.begin();
     try {
-      const answer = await this.#answer(request, asked);
-      if (!answer.isReplay) note(this.#recordOf(request, asked, answer.status));
+      const answer = await this.#answer(request, logged);
+      if (!answer.isReplay) note(this.#recordOf(request, logged, answer.status));
       return answer;
     } catch (error) {
-      return this.#refusal(request, asked, asGatewayError(error));
+      return this.#refusal(request, logged, asGatewayError(error));
     } finally {
-      asked.log.releaseBody?.();
+      logged.log.releaseBody?.();
       inFlight.end();
     }
   }
 
   /**
-   * What of a request a provider can be given in a batch; undefined where it is to be called, also for what is wrong with
-   * it. Rejects where the gateway has no time for it now.
+   * Returns the part of a request that a provider batch needs. Returns undefined if the request must be
+   * called, which includes invalid requests. Rejects if the gateway is overloaded.
    */
   async hand(request: CalledLine): Promise<PreparedBatchLine | undefined> {
     if (statesPreset(request.body)) return undefined;
     const preparation: BatchPreparation = { kind: "first" };
-    const outcome = await this.#runPhase(request, askedNow(newId("req")), preparation);
+    const outcome = await this.#runPhase(request, newCall(newId("req")), preparation);
     if ("error" in outcome && isGatewayError(outcome.error)) throw outcome.error;
     return preparation.handed;
   }
 
-  /** What a provider has answered to a request in a batch, and its charge. Whether the key may call still is no matter. */
+  /**
+   * Returns a provider's batch answer as the endpoint's answer, with its charge. The current rights of the
+   * key do not matter.
+   */
   async take(
     request: CalledLine,
     requestId: string,
     settlement: Omit<BatchSettlement, "kind" | "charge">,
   ): Promise<SettledLine | LineRefusal> {
     const second: BatchSettlement = { kind: "second", ...settlement };
-    const asked = askedNow(requestId);
-    const answer = await this.#runPhase(request, asked, second);
+    const logged = newCall(requestId);
+    const answer = await this.#runPhase(request, logged, second);
     if ("error" in answer) return answer;
-    const record = this.#recordOf(request, asked, answer.status);
+    const record = this.#recordOf(request, logged, answer.status);
     const note = () => this.#dependencies.note(record);
     return { ...answer, charge: second.charge!, note };
   }
 
-  /** A request that a provider has failed in a batch. */
+  /** Returns the failure of a request that failed in a provider batch. */
   failed(request: CalledLine, requestId: string, error: GatewayError): LineRefusal {
-    return this.#refusal(request, askedNow(requestId), error);
+    return this.#refusal(request, newCall(requestId), error);
   }
 
   async #runPhase(
     request: CalledLine,
-    asked: Asked,
+    logged: LoggedCall,
     batchPhase: BatchPhase,
   ): Promise<LineAnswer | LineRefusal> {
     const { inFlight } = this.#dependencies;
-    if (inFlight.isStopping) return this.#refusal(request, asked, stopping());
+    if (inFlight.isStopping) return this.#refusal(request, logged, stopping());
     inFlight.begin();
     try {
-      return await this.#answer(request, asked, batchPhase);
+      return await this.#answer(request, logged, batchPhase);
     } catch (error) {
-      return this.#refusal(request, asked, asGatewayError(error));
+      return this.#refusal(request, logged, asGatewayError(error));
     } finally {
-      asked.log.releaseBody?.();
+      logged.log.releaseBody?.();
       inFlight.end();
     }
   }
 
   async #answer(
     request: CalledLine & Partial<Pick<LineRequest, "idempotency" | "storeLargeResult">>,
-    { requestId, startedMs, log }: Asked,
+    { requestId, startedMs, log }: LoggedCall,
     batchPhase?: BatchPhase,
   ): Promise<LineAnswer> {
     const admitAgain = async () => {
@@ -225,11 +228,11 @@ export class LineCalls {
     };
   }
 
-  #refusal(request: CalledLine, asked: Asked, error: GatewayError): LineRefusal {
+  #refusal(request: CalledLine, logged: LoggedCall, error: GatewayError): LineRefusal {
     const { status } = ERROR_TABLE[error.code];
-    asked.log.errorCode = error.code;
-    const record = this.#recordOf(request, asked, status);
-    const { requestId } = asked;
+    logged.log.errorCode = error.code;
+    const record = this.#recordOf(request, logged, status);
+    const { requestId } = logged;
     return {
       error,
       async answer() {
@@ -240,29 +243,29 @@ export class LineCalls {
     };
   }
 
-  #recordOf({ endpoint, organizationId, keyId }: CalledLine, asked: Asked, status: number) {
-    return requestRecord(asked, this.#routes.get(endpoint)!, status, organizationId, keyId);
+  #recordOf({ endpoint, organizationId, keyId }: CalledLine, logged: LoggedCall, status: number) {
+    return requestRecord(logged, this.#routes.get(endpoint)!, status, organizationId, keyId);
   }
 }
 
-/** What a preset adds may have changed when the answer comes. */
+/** Returns true if the request names a preset, which can change before the answer arrives. */
 function statesPreset(body: unknown): boolean {
   const { preset } = body as { readonly preset?: unknown };
   return preset !== undefined && preset !== null;
 }
 
-/** Of what was admitted before. */
+/** Returns the caller of a request that was already admitted. */
 function formerCaller({ keyId: id, organizationId }: CalledLine): Caller {
   return { key: { id, organizationId } as ApiKeyRecord };
 }
 
-type Asked = Pick<RequestContext, "requestId" | "startedMs" | "log">;
+type LoggedCall = Pick<RequestContext, "requestId" | "startedMs" | "log">;
 
-function askedNow(requestId: string): Asked {
+function newCall(requestId: string): LoggedCall {
   return { requestId, startedMs: performance.now(), log: {} };
 }
 
-/** As the pipeline reads the body of a request. Throws 400. */
+/** Reads the body like the HTTP pipeline. Throws 400. */
 async function readBody(
   route: RouteDefinition,
   body: unknown,

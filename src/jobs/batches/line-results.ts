@@ -4,7 +4,7 @@ import type { Keyring } from "../../lib/keyring.ts";
 import type { BatchLine } from "./input-lines.ts";
 import type { LineAnswer } from "./line-call.ts";
 
-/** Of an answer, of which so much is sealed at a time. */
+/** Bytes of an answer that are sealed at a time. */
 const PIECE_BYTES = 262_144;
 const LINE_FEED = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
@@ -13,7 +13,7 @@ const NONE = new Uint8Array();
 
 type Sealing = Pick<Keyring, "sealUnder">;
 
-/** What stands of an answered line in the batch's files, sealed in pieces. */
+/** Returns the text of an answered line in the batch's files, sealed in pieces. */
 export function answerPieces(
   batchId: string,
   line: BatchLine,
@@ -30,7 +30,7 @@ const WHY_NOT_CALLED: Readonly<Record<Exclude<BatchEnd, "completed">, string>> =
   cancelled: "The batch was cancelled before this request was called.",
 };
 
-/** The same of a line that was not called before the end of its batch. */
+/** Returns the sealed text of a line that was not called before the end of its batch. */
 export function uncalledPieces(
   batchId: string,
   line: BatchLine,
@@ -48,22 +48,28 @@ function lineHead(batchId: string, { line, customId }: BatchLine): string {
 
 const lineEnd = (error: string): string => `,"error":${error}}\n`;
 
-/** Each piece is put together when it is sealed: all of a long answer at once would hold the event loop. */
+/**
+ * Returns the pieces of a text. Each is assembled when it is sealed, because assembling a long answer in one
+ * step would block the event loop.
+ */
 function piecesOf(head: string, body: Uint8Array, tail: string, keyring: Sealing): Seal[] {
   const pieces: Seal[] = [];
   for (let start = 0; start === 0 || start < body.byteLength; start += PIECE_BYTES) {
     const end = start + PIECE_BYTES;
     const before = Buffer.from(start === 0 ? head : "");
-    const behind = Buffer.from(end < body.byteLength ? "" : tail);
+    const after = Buffer.from(end < body.byteLength ? "" : tail);
     pieces.push((keyId) => {
       const part = onOneLine(body.subarray(start, end));
-      return keyring.sealUnder(keyId, Buffer.concat([before, part, behind]));
+      return keyring.sealUnder(keyId, Buffer.concat([before, part, after]));
     });
   }
   return pieces;
 }
 
-/** Line breaks between the tokens of a provider's JSON would end the line. */
+/**
+ * Returns the JSON with line breaks between its tokens replaced by blanks, since a line break would end the
+ * line.
+ */
 function onOneLine(json: Uint8Array): Uint8Array {
   const bytes = new Uint8Array(json);
   for (const lineBreak of [LINE_FEED, CARRIAGE_RETURN]) {

@@ -31,31 +31,31 @@ export interface LineRunParts {
   readonly keyring: Keyring;
   readonly clock: Clock;
   readonly calls: LineCalls;
-  /** Calls of all batches of this instance at a time. */
+  /** Bounds the concurrent calls of all batches of this instance. */
   readonly slots: FairSemaphore;
-  /** True while requests of clients have enough to do here. */
+  /** True while this instance is busy with client requests. */
   isBusy(): boolean;
   readInput(): Promise<ReadableStream<Uint8Array>>;
   /** Runs a transaction of the batch's owner. */
   guarded<Result>(write: (sql: DatabaseTransaction) => Promise<Result>): Promise<Result>;
-  /** Aborts where this instance does not own the batch any more, or stops. */
+  /** Aborts if this instance loses the batch or stops. */
   readonly abandoned: AbortSignal;
-  /** Its reason is the end of the batch that is to come early. */
+  /** Aborts if the batch must end early. The reason is its end. */
   readonly ended: AbortSignal;
 }
 
-/** Of one batch. */
+/** Maximum concurrent calls of one batch. */
 export const LINES_AT_A_TIME = 8;
 const BUSY_PAUSE_MS = 200;
-/** Tries of a request that its providers fail. */
+/** Number of attempts of a request that its providers fail. */
 const MAX_TRIES = 5;
 const FIRST_DELAY_MS = 1_000;
 const LONGEST_DELAY_MS = 60_000;
 
 /**
- * Calls the lines of one batch. Each is a paid call under an idempotency key of its own: an owner that dies behind
- * its charge leaves the answer to the next one, and the transaction that writes it into the batch removes it. An answer
- * that is too large to be kept so is written into the batch before its charge.
+ * Calls the lines of one batch. Each line is a paid call with its own idempotency key. If an owner dies after
+ * the charge, the next owner finds the answer under that key. The transaction that writes the answer into the
+ * batch removes it there. An answer that is too large for this is written into the batch before its charge.
  */
 export class LineRun {
   readonly #parts: LineRunParts;
@@ -66,23 +66,26 @@ export class LineRun {
     this.#batch = batch;
   }
 
-  /** Resolves when every line has its result, but for those that are `elsewhere`, or when the batch is to end. */
+  /**
+   * Calls the lines. Resolves when every line except those of `elsewhere` has its result, or when the batch
+   * must end.
+   */
   async run(elsewhere: ReadonlySet<number>): Promise<void> {
     const done = await linesWithResult(this.#parts.sql, this.#batch.id);
     await this.#callAll(done.union(elsewhere));
   }
 
-  /** Whether lines have no result yet. */
+  /** Returns true if lines without a result remain. */
   async hasMore(): Promise<boolean> {
     return (await linesWithResult(this.#parts.sql, this.#batch.id)).size < this.#batch.total;
   }
 
-  /** Resolves when lines that were not called have the end of the batch as their result. */
+  /** Writes the end of the batch as the result of all uncalled lines. */
   async end(): Promise<void> {
     await this.#endRest(await linesWithResult(this.#parts.sql, this.#batch.id));
   }
 
-  /** Those among the lines that were called here. */
+  /** Returns the lines that were already called. */
   async calledAmong(lines: readonly BatchLine[]): Promise<ReadonlySet<number>> {
     return new Set((await this.#claimsOf(lines)).keys());
   }
@@ -91,14 +94,14 @@ export class LineRun {
     const { ended, abandoned } = this.#parts;
     const running = new Set<Promise<void>>();
     let failure: { readonly error: unknown } | undefined;
-    const isOver = () => failure !== undefined || ended.aborted || abandoned.aborted;
+    const mustStop = () => failure !== undefined || ended.aborted || abandoned.aborted;
     try {
       for await (const lines of this.#linesWithout(done)) {
         const claims = await this.#claimsOf(lines);
         for (const line of lines) {
           while (running.size >= LINES_AT_A_TIME) await Promise.race(running);
           await this.calm();
-          if (isOver()) break;
+          if (mustStop()) break;
           const claim = claims.get(line.line);
           const call: Promise<void> = (
             claim?.isDone === true ? this.#takeStored(line, claim.requestId) : this.#callLine(line)
@@ -110,10 +113,10 @@ export class LineRun {
             .finally(() => running.delete(call));
           running.add(call);
         }
-        if (isOver()) break;
+        if (mustStop()) break;
       }
     } finally {
-      // Also where the input breaks off: the next run must not find calls of this one.
+      // Also awaited if the input breaks off, because the next run must not meet calls of this one.
       await Promise.all(running);
     }
     if (failure !== undefined) throw failure.error;
@@ -124,13 +127,13 @@ export class LineRun {
     yield* readSomeLines(await this.#parts.readInput(), (line) => !done.has(line));
   }
 
-  /** Requests of clients go first. */
+  /** Waits while client requests need the capacity. */
   async calm(): Promise<void> {
     const { isBusy, ended, abandoned } = this.#parts;
     while (isBusy() && !ended.aborted && !abandoned.aborted) await this.#wait(BUSY_PAUSE_MS);
   }
 
-  /** False where the batch has ended before the line was answered. */
+  /** Calls a line until it has a result. Returns false if the batch ended before the line was answered. */
   async #callLine(line: BatchLine): Promise<boolean> {
     const { slots, ended, abandoned } = this.#parts;
     for (let tries = 1; ; tries++) {
@@ -141,7 +144,7 @@ export class LineRun {
       const { error } = refusal;
       if (isGatewayError(error) || (await this.#runsElsewhere(line, error))) tries--;
       else if (!isRetryable(error) || tries >= MAX_TRIES) {
-        // An earlier try may have been charged although its outcome was not known.
+        // An earlier attempt can have been charged although its outcome was unknown.
         const claim = (await this.#claimsOf([line])).get(line.line);
         if (claim?.isDone === true) return this.#takeStored(line, claim.requestId);
         await this.#write(line, await refusal.answer(), true);
@@ -155,13 +158,16 @@ export class LineRun {
     }
   }
 
-  /** Whether a call of the line is not over, such as one of an owner before: it may be answered and charged yet. */
+  /**
+   * Returns true if a call of the line is still running, such as one of an earlier owner. It can still be
+   * answered and charged.
+   */
   async #runsElsewhere(line: BatchLine, { code }: GatewayError): Promise<boolean> {
     if (code !== "idempotency_conflict") return false;
     return (await this.#claimsOf([line])).get(line.line)?.isDone === false;
   }
 
-  /** Undefined where it was answered, and the answer is written. */
+  /** Calls a line once. Returns undefined if the answer is written. */
   async #tryLine(line: BatchLine): Promise<LineRefusal | undefined> {
     const { calls, keyring, guarded } = this.#parts;
     const { id, organizationId, keyId, endpoint } = this.#batch;
@@ -186,7 +192,7 @@ export class LineRun {
     return undefined;
   }
 
-  /** Counts an answer that was written before its charge. False where there is none. */
+  /** Counts an answer that was written before its charge. Returns false if there is none. */
   async #takeLarge(line: number): Promise<boolean> {
     if (!(await hasContents(this.#parts.sql, this.#batch.id, line))) return false;
     await this.#count(line, false, undefined);
@@ -201,7 +207,7 @@ export class LineRun {
     );
   }
 
-  /** In one transaction the line has its result, and its call is forgotten. */
+  /** Writes the result of the line and removes its stored call in one transaction. */
   async #count(
     line: number,
     isFailed: boolean,
@@ -214,7 +220,7 @@ export class LineRun {
     });
   }
 
-  /** An owner before this one was charged for it, and has not written its answer into the batch. */
+  /** Writes the answer of a line that an earlier owner has called and paid, but not written into the batch. */
   async #takeStored(line: BatchLine, requestId: string): Promise<boolean> {
     const { sql, keyring } = this.#parts;
     const stored = await findStoredResult(sql, this.#idempotencyOf(line.line));
@@ -222,7 +228,7 @@ export class LineRun {
     if (stored.body === null) {
       if (await this.#takeLarge(line.line)) return true;
       throw new Error(
-        `the answer of line ${line.line} of ${this.#batch.id} was charged and is gone`,
+        `the answer of line ${line.line} of ${this.#batch.id} was charged, but is no longer stored`,
       );
     }
     const body = keyring.open(stored.body);
@@ -230,7 +236,7 @@ export class LineRun {
     return true;
   }
 
-  /** Lines that were called have their answers, the others none. */
+  /** Ends all remaining lines. Called lines get their answers, and uncalled lines get the end as their result. */
   async #endRest(done: ReadonlySet<number>): Promise<void> {
     const { keyring, guarded, ended, abandoned } = this.#parts;
     const { id } = this.#batch;
@@ -254,7 +260,7 @@ export class LineRun {
     }
   }
 
-  /** Once no call of the lines runs any more, such as one of an instance that has died. */
+  /** Waits until no call of the lines is running, such as one of a dead instance, and returns the claims. */
   async #endedClaimsOf(lines: readonly BatchLine[]) {
     const { clock, abandoned } = this.#parts;
     for (;;) {
@@ -265,7 +271,7 @@ export class LineRun {
     }
   }
 
-  /** By line. */
+  /** Returns the claims of called lines, by line. */
   async #claimsOf(lines: readonly BatchLine[]) {
     const { sql } = this.#parts;
     const keys = lines.map(({ line }) => String(line));
@@ -278,14 +284,14 @@ export class LineRun {
     return { keyId: this.#batch.id, idempotencyKey: String(line) };
   }
 
-  /** Ends early with the batch. */
+  /** Waits. Ends early if the batch ends or is lost. */
   #wait(delayMs: number): Promise<void> {
     const { clock, ended, abandoned } = this.#parts;
     return waitUnless(clock, delayMs, [ended, abandoned]);
   }
 }
 
-/** Ends early where one of the signals aborts. */
+/** Waits. Ends early if one of the signals aborts. */
 export async function waitUnless(
   clock: Clock,
   delayMs: number,

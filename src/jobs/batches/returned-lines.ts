@@ -18,16 +18,16 @@ import { type BatchLine, readBatchLines } from "./input-lines.ts";
 import { isGatewayError, isOverload, isRetryable, type LineAnswer } from "./line-call.ts";
 import { answerPieces } from "./line-results.ts";
 
-/** Results that are in memory at a time. */
+/** Maximum results in memory at a time. */
 const RESULTS_AT_A_TIME = 500;
 const BYTES_AT_A_TIME = 8 * 1024 * 1024;
 /** Lines that are charged in one transaction. */
 const LINES_A_CHARGE = 50;
 
-/** A line of a provider's batch, with what it holds. */
+/** A line of a provider batch with its hold. */
 export type HeldLine = HandedLine & { readonly holdNano: bigint };
 
-/** What has become of a line: without an answer it is to be called as others are. */
+/** The result of a line. Without an answer, the line is called like others. */
 interface Returned {
   readonly held: HeldLine;
   readonly input: BatchLine;
@@ -36,9 +36,9 @@ interface Returned {
 }
 
 /**
- * What providers have answered to lines of a batch, written into it. Each answer goes through the endpoint of its line as
- * if it had come live, and one transaction charges lines and counts them: what a process dies before is done again,
- * what it has done is not.
+ * Writes the answers of provider batches into their batch. Each answer runs through the endpoint of its line
+ * as if it had come live. One transaction charges lines and counts them, so a restarted process repeats only
+ * unwritten work.
  */
 export class ProviderBatchResults {
   readonly #parts: HandedParts;
@@ -49,7 +49,7 @@ export class ProviderBatchResults {
     this.#batch = batch;
   }
 
-  /** Takes those of `out` that have a result out of it. */
+  /** Writes the results of lines in `out`, and removes these lines from `out`. */
   async take(
     from: ProviderBatchRecord,
     provider: Provider,
@@ -73,7 +73,10 @@ export class ProviderBatchResults {
     if (some.size > 0) await settle();
   }
 
-  /** Gives back what is held for lines that were not run. They may be handed over again, or are to be called here. */
+  /**
+   * Releases the holds of lines that the provider did not run. If `again` is true, the lines can be submitted
+   * again. Otherwise they are called here.
+   */
   async giveBack(
     lines: Iterable<HandedLine>,
     { again }: { readonly again: boolean },
@@ -89,7 +92,10 @@ export class ProviderBatchResults {
     }
   }
 
-  /** The bodies of the lines are read from the input, which costs no memory while they wait. */
+  /**
+   * Settles results. The bodies of the lines are read from the input again, so that waiting lines use no
+   * memory.
+   */
   async #settle(
     from: ProviderBatchRecord,
     provider: Provider,
@@ -144,9 +150,9 @@ export class ProviderBatchResults {
       };
       return { held, input, answer: ended, note };
     }
-    // The provider's answer stays where it is, and is taken once the gateway can.
+    // The answer stays at the provider, and is read again when the gateway is no longer overloaded.
     if (isOverload(ended.error)) throw ended.error;
-    // What may pass is tried again, as a call.
+    // A retryable failure is tried again as a call.
     if (isRetryable(ended.error) || isGatewayError(ended.error)) return { held, input };
     return { held, input, answer: await ended.answer(), note: () => ended.note() };
   }
@@ -154,7 +160,7 @@ export class ProviderBatchResults {
   async #write(lines: readonly Returned[]): Promise<void> {
     const { guarded, keyring } = this.#parts;
     const { id } = this.#batch;
-    // Not with the charge: it goes through the one connection that all charges go through.
+    // In a separate transaction, because all charges share one connection.
     await guarded(async (sql) => {
       for (const { input, answer } of lines) {
         if (answer === undefined) continue;

@@ -23,13 +23,15 @@ const createBody = Type.Object(
       maxLength: 256,
       description: "Id of a file with the purpose batch",
     }),
-    endpoint: Type.Enum([...ENDPOINTS], { description: "Of all requests of the batch" }),
+    endpoint: Type.Enum([...ENDPOINTS], {
+      description: "The endpoint of all requests of the batch",
+    }),
     completion_window: Type.Literal(COMPLETION_WINDOW),
     metadata: optional(
       Type.Record(Type.String(), Type.String({ maxLength: 512 }), {
         maxProperties: MAX_METADATA,
         propertyNames: { minLength: 1, maxLength: 64 },
-        description: "Kept with the batch",
+        description: "Stored with the batch",
       }),
     ),
   },
@@ -51,7 +53,7 @@ const pageQuery = Type.Object(
       Type.String({
         minLength: 1,
         maxLength: 256,
-        description: "Id of the last one of the page before",
+        description: "Id of the last batch of the previous page",
       }),
     ),
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
@@ -81,8 +83,10 @@ const batchObject = Type.Object({
   input_file_id: Type.String(),
   completion_window: Type.Literal(COMPLETION_WINDOW),
   status: Type.Enum([...BATCH_STATUSES]),
-  output_file_id: nullable(Type.String({ description: "Requests that were answered" })),
-  error_file_id: nullable(Type.String({ description: "All other requests" })),
+  output_file_id: nullable(
+    Type.String({ description: "Id of the file with the answered requests" }),
+  ),
+  error_file_id: nullable(Type.String({ description: "Id of the file with all other requests" })),
   created_at: Type.Integer({ description: "Unix seconds" }),
   in_progress_at: time,
   expires_at: time,
@@ -113,7 +117,7 @@ const writing: Access = { kind: "storage", scope: "files:write" };
 const tag = "Batches";
 const NOT_FOUND = { description: "There is no such batch" } as const;
 
-/** Batches, in the shapes of OpenAI's. */
+/** Returns the batch routes, in OpenAI's form. */
 export function batchRoutes(batches: Batches): RouteDefinition[] {
   const batch = { description: "The batch", schema: batchObject };
   return [
@@ -121,13 +125,13 @@ export function batchRoutes(batches: Batches): RouteDefinition[] {
       method: "POST",
       path: "/v1/batches",
       tag,
-      summary: "Create a batch: requests of a file, called in the background within 24 hours",
+      summary: "Create batch",
       access: writing,
       body: createBody,
       responses: {
         200: batch,
-        400: { description: "The file is none of requests, or too large" },
-        403: { description: "The key may not call the endpoint" },
+        400: { description: "The file does not contain requests, or is too large" },
+        403: { description: "The key is not allowed to call the endpoint" },
         404: { description: "There is no such file" },
       },
       async handle({ caller, body }) {
@@ -140,19 +144,19 @@ export function batchRoutes(batches: Batches): RouteDefinition[] {
       method: "GET",
       path: "/v1/batches",
       tag,
-      summary: "List the organization's batches, newest first",
+      summary: "List batches",
       access: reading,
       query: pageQuery,
-      responses: { 200: { description: "A page of batches", schema: batchList } },
+      responses: { 200: { description: "A page of batches, newest first", schema: batchList } },
       async handle({ caller, query }) {
         const { after, limit = DEFAULT_PAGE } = query;
         const { organizationId } = caller.key;
-        const { batches: found, hasMore } = await batches.list(organizationId, { after, limit });
+        const { batches: page, hasMore } = await batches.list(organizationId, { after, limit });
         return jsonResponse({
           object: "list",
-          data: found.map(batchShape),
-          first_id: found[0]?.id ?? null,
-          last_id: found.at(-1)?.id ?? null,
+          data: page.map(batchShape),
+          first_id: page[0]?.id ?? null,
+          last_id: page.at(-1)?.id ?? null,
           has_more: hasMore,
         });
       },
@@ -161,7 +165,7 @@ export function batchRoutes(batches: Batches): RouteDefinition[] {
       method: "GET",
       path: "/v1/batches/:id",
       tag,
-      summary: "Retrieve a batch",
+      summary: "Retrieve batch",
       access: reading,
       responses: { 200: batch, 404: NOT_FOUND },
       handle: async ({ caller, params }) =>
@@ -171,7 +175,7 @@ export function batchRoutes(batches: Batches): RouteDefinition[] {
       method: "POST",
       path: "/v1/batches/:id/cancel",
       tag,
-      summary: "Cancel a batch; what was answered is kept, and charged",
+      summary: "Cancel batch",
       access: writing,
       responses: { 200: batch, 404: NOT_FOUND, 409: { description: "The batch has ended" } },
       handle: async ({ caller, params }) =>
@@ -180,7 +184,7 @@ export function batchRoutes(batches: Batches): RouteDefinition[] {
   ];
 }
 
-/** Null: not yet, or never. */
+/** Returns Unix seconds, or null if the event has not happened. */
 function seconds(ms: number | null): number | null {
   return ms === null ? null : Math.floor(ms / 1_000);
 }
@@ -189,7 +193,7 @@ function batchShape(batch: BatchRecord) {
   const { status, faults } = batch;
   const endedAs = (end: BatchRecord["status"]) =>
     status === end ? seconds(batch.endedAtMs) : null;
-  // They are announced before they are written.
+  // The files are announced before they are written.
   const areWritten = isEnded(status);
   return {
     id: batch.id,

@@ -3,7 +3,7 @@ import { serveCalls } from "../../lib/work-thread.ts";
 import { checkOf, type FileCheck, UndecidedCheck } from "./file-check.ts";
 import type { CheckingCall } from "./threaded-check.ts";
 
-/** The checks of uploads, by the numbers that the other side gave them. */
+/** The checks of uploads, by the ids that the caller has assigned. */
 const checks = new Map<number, FileCheck | UndecidedCheck>();
 
 serveCalls(({ check: id, step }: CheckingCall): string | undefined => {
@@ -16,7 +16,7 @@ serveCalls(({ check: id, step }: CheckingCall): string | undefined => {
     return undefined;
   }
   const check = checks.get(id);
-  if (check === undefined) throw new Error("a check that was begun in a thread before this one");
+  if (check === undefined) throw new Error("the check was begun in an earlier thread");
   if (step.kind === "write") check.write(step.piece);
   else if (step.kind === "end") check.end();
   else checks.set(id, decided(check, step.purpose));
@@ -25,13 +25,13 @@ serveCalls(({ check: id, step }: CheckingCall): string | undefined => {
 });
 
 function beginning(purpose: FilePurpose | undefined): FileCheck | UndecidedCheck {
-  return purpose === undefined ? new UndecidedCheck() : (checkOf(purpose) ?? PASSING);
+  return purpose === undefined ? new UndecidedCheck() : (checkOf(purpose) ?? ACCEPT_ALL);
 }
 
 function decided(check: FileCheck | UndecidedCheck, purpose: FilePurpose): FileCheck {
-  if (!(check instanceof UndecidedCheck)) throw new Error("the purpose was decided before");
-  return check.decide(purpose) ?? PASSING;
+  if (!(check instanceof UndecidedCheck)) throw new Error("the purpose is already decided");
+  return check.decide(purpose) ?? ACCEPT_ALL;
 }
 
-/** Of a purpose that takes any bytes. */
-const PASSING: FileCheck = { write() {}, end() {} };
+/** The check of a purpose that accepts any bytes. */
+const ACCEPT_ALL: FileCheck = { write() {}, end() {} };

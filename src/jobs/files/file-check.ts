@@ -6,7 +6,7 @@ import { checkBatchLine, checkChatLine, JsonLinesCheck } from "./json-lines-chec
 
 const MEGABYTE = 1024 * 1024;
 
-/** Largest file of any purpose (spec 8). */
+/** Maximum bytes of a file of any purpose (spec 8). */
 export const MAX_FILE_BYTES = 512 * MEGABYTE;
 const MAX_VISION_BYTES = 20 * MEGABYTE;
 const VISION_LIFETIME_SECONDS = 24 * 60 * 60;
@@ -16,30 +16,32 @@ export function maxBytes(purpose: FilePurpose): number {
 }
 
 /**
- * The lifetime of a file, from its creation. Null: kept until it is deleted.
+ * Returns the lifetime of a file in seconds from its creation. Null if the file is stored until it is
+ * deleted.
  *
- * @param askedSeconds what its upload asks for; a file of a purpose with a lifetime cannot have a longer one
+ * @param askedSeconds requested lifetime; a purpose with a fixed lifetime does not allow a longer one
  */
 export function lifetimeSeconds(
   purpose: FilePurpose,
-  askedSeconds: number | undefined,
+  requestedSeconds: number | undefined,
 ): number | null {
-  if (purpose !== "vision") return askedSeconds ?? null;
-  return Math.min(VISION_LIFETIME_SECONDS, askedSeconds ?? VISION_LIFETIME_SECONDS);
+  if (purpose !== "vision") return requestedSeconds ?? null;
+  return Math.min(VISION_LIFETIME_SECONDS, requestedSeconds ?? VISION_LIFETIME_SECONDS);
 }
 
-/** Bounds of `expires_after.seconds`: an hour and 30 days, as OpenAI has them. */
+/** Limits of `expires_after.seconds`: an hour and 30 days, as in OpenAI's API. */
 export const MIN_LIFETIME_SECONDS = 3_600;
 export const MAX_LIFETIME_SECONDS = 2_592_000;
 
 /**
- * `expires_after` of an upload: a part of the form for each member, as OpenAI's clients send it, or one of JSON.
+ * Reads `expires_after` of an upload: a form part for each member, as OpenAI's clients send it, or one part
+ * with JSON.
  */
 export class ExpiresAfter {
   #hasAnchor = false;
   #seconds: number | undefined;
 
-  /** Returns false if the part is none of it. Throws 400. */
+  /** Reads a part. Returns false if the part does not belong to `expires_after`. Throws 400. */
   take(part: string, value: string): boolean {
     if (part === "expires_after") {
       const stated = jsonValue(value);
@@ -53,7 +55,7 @@ export class ExpiresAfter {
     return true;
   }
 
-  /** Undefined if the upload states none. Throws 400 if it states a part of it. */
+  /** The lifetime in seconds. Undefined if the upload states none. Throws 400 if only one member is stated. */
   get seconds(): number | undefined {
     if (this.#hasAnchor === (this.#seconds !== undefined)) return this.#seconds;
     throw wrongExpiry("needs both anchor and seconds");
@@ -62,7 +64,7 @@ export class ExpiresAfter {
   #set(name: string, value: unknown): void {
     if (name === "anchor") this.#setAnchor(value);
     else if (name === "seconds") this.#setSeconds(value);
-    else throw wrongExpiry("has anchor and seconds alone");
+    else throw wrongExpiry("must have only anchor and seconds");
   }
 
   #setAnchor(value: unknown): void {
@@ -93,16 +95,16 @@ export function isUploadPurpose(text: string): text is UploadPurpose {
   return (UPLOAD_PURPOSES as readonly string[]).includes(text);
 }
 
-/** Looks at a file's bytes as they pass. Throws a GatewayError, 400, at the first fault. */
+/** Checks a file's bytes while they arrive. Throws a GatewayError with 400 at the first fault. */
 export interface FileCheck {
   write(piece: Uint8Array): void;
-  /** The last byte has passed. */
+  /** Called after the last byte. */
   end(): void;
-  /** The content type that the bytes themselves tell; known at the end. */
+  /** The content type that the bytes show. Complete at the end. */
   readonly contentType?: string | undefined;
 }
 
-/** The check of a purpose (spec 4.2); undefined where anything goes. */
+/** Returns the check of a purpose (spec 4.2), or undefined if the purpose accepts any bytes. */
 export function checkOf(purpose: FilePurpose): FileCheck | undefined {
   switch (purpose) {
     case "fine-tune":
@@ -116,12 +118,12 @@ export function checkOf(purpose: FilePurpose): FileCheck | undefined {
   }
 }
 
-/** Purposes whose files are checked; others take any bytes. */
+/** Purposes whose files are checked. Others accept any bytes. */
 export const CHECKED: readonly FilePurpose[] = ["fine-tune", "batch", "vision"];
 
 /**
- * All checks at once, for bytes whose purpose comes after them. A check that fails ends; its fault
- * counts when its purpose is the one.
+ * Runs all checks, for bytes whose purpose arrives after them. A failed check stops, and its fault counts
+ * only if its purpose is chosen.
  */
 export class UndecidedCheck {
   readonly #outcomes = new Map<FilePurpose, { check: FileCheck; fault?: unknown }>(
@@ -136,7 +138,7 @@ export class UndecidedCheck {
     for (const outcome of this.#outcomes.values()) attempt(outcome, (check) => check.end());
   }
 
-  /** The check of the purpose, as far as it has come. Throws its fault. */
+  /** Returns the check of the purpose in its current state. Throws its fault. */
   decide(purpose: FilePurpose): FileCheck | undefined {
     const outcome = this.#outcomes.get(purpose);
     if (outcome !== undefined && "fault" in outcome) throw outcome.fault;
@@ -158,7 +160,7 @@ function attempt(
 
 const MAX_IMAGE_SIDE_PIXELS = 16_384;
 
-/** Takes images alone, of the formats that the specification names, and checks their dimensions. Throws 400. */
+/** Accepts images in the formats that the specification names, and checks their dimensions. Throws 400. */
 class ImageCheck implements FileCheck {
   #head = new Uint8Array(0);
   #header: ImageHeader | undefined;
@@ -187,7 +189,7 @@ class ImageCheck implements FileCheck {
     if (width < 1 || height < 1) throw noDimensions();
     if (width > MAX_IMAGE_SIDE_PIXELS || height > MAX_IMAGE_SIDE_PIXELS) {
       throw invalid(
-        `The image has ${width} × ${height} pixels; a side may have at most ${MAX_IMAGE_SIDE_PIXELS}.`,
+        `The image has ${width} × ${height} pixels; a side can have at most ${MAX_IMAGE_SIDE_PIXELS}.`,
       );
     }
     this.#header = header;

@@ -17,19 +17,19 @@ export interface FileCleaningDependencies {
   onError(error: unknown): void;
 }
 
-const CLEANING_MS = 30_000;
+const CLEANING_INTERVAL_MS = 30_000;
 const EXPIRY_BATCH = 200;
 const DEAD_UPLOADS_BATCH = 200;
 const REMOVALS_BATCH = 50;
-/** What is left after these waits for the next time. */
+/** Batches per run. Remaining work waits for the next run. */
 const MAX_BATCHES = 20;
 const MAX_CLOSE_WAIT_MS = 500;
-/** Several renewals late. */
+/** Seconds without a renewal after which an upload counts as dead. Several renewals are missing then. */
 const SILENT_SECONDS = 60;
 
 /**
- * Removes what has no owner: expired files and links, uploads of dead instances, and the bytes of both
- * and of deleted files. At the start, now and then, and when it is asked.
+ * Removes expired files and links, uploads of dead instances, and the bytes of both and of deleted files.
+ * Runs at the start, at intervals, and on request.
  */
 export class FileCleaning {
   readonly #dependencies: FileCleaningDependencies;
@@ -42,15 +42,15 @@ export class FileCleaning {
     this.#dependencies = dependencies;
   }
 
-  /** Cleans at once, and from then on regularly. */
+  /** Cleans immediately, and then at intervals. */
   start(): void {
     this.cleanSoon();
-    this.#cancelTimer = this.#dependencies.clock.after(CLEANING_MS, () => {
+    this.#cancelTimer = this.#dependencies.clock.after(CLEANING_INTERVAL_MS, () => {
       if (!this.#isClosed) this.start();
     });
   }
 
-  /** Cleans, once more where it is at it already. */
+  /** Cleans, or cleans once more after the current run. */
   cleanSoon(): void {
     if (this.#isClosed) return;
     this.#isWanted = true;
@@ -59,7 +59,7 @@ export class FileCleaning {
     });
   }
 
-  /** Waits for what is under way, as far as database and store answer; the next start does the rest. */
+  /** Waits for the current run for a limited time. The next start continues the work. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#isWanted = false;
@@ -83,12 +83,12 @@ export class FileCleaning {
     await this.#repeat(EXPIRY_BATCH, () => deleteExpiredMediaLinks(sql, EXPIRY_BATCH));
     await this.#repeat(DEAD_UPLOADS_BATCH, () => abandonDeadUploads(sql, dead));
     if (!(await haveRemovals(sql))) return;
-    // Nothing is claimed from those who could do it.
+    // An instance without access to the store must not claim removals.
     await this.#dependencies.storage.assertOurs();
     await this.#repeat(REMOVALS_BATCH, () => this.#removeBytes());
   }
 
-  /** As long as batches are full, and at most MAX_BATCHES times. */
+  /** Repeats a step while its batches are full, at most MAX_BATCHES times. */
   async #repeat(batch: number, step: () => Promise<number>): Promise<void> {
     for (let turn = 0; turn < MAX_BATCHES && !this.#isClosed; turn++) {
       if ((await step()) < batch) return;
@@ -104,7 +104,7 @@ export class FileCleaning {
         await storage.remove(key);
         await forgetRemoval(sql, key);
       } catch (error) {
-        // It is claimed again later.
+        // A later run claims it again.
         onError(error);
       }
     }

@@ -24,18 +24,18 @@ interface FileLibraryDependencies {
   readonly storage: FileStorage;
   readonly links: DownloadLinks;
   readonly clock: Clock;
-  /** Something was deleted. */
+  /** Called after a deletion. */
   onDeleted(): void;
 }
 
 const FILE_ID = /^file_[0-9a-f]{32}$/;
 
-/** Where a file can be fetched without a key: at the store, or here with a proof. */
-type DownloadPlace =
+/** The place from which a file can be downloaded without a key: the store, or this gateway with a proof. */
+type DownloadAddress =
   | { readonly kind: "store"; readonly url: string; readonly expires: number }
   | { readonly kind: "gateway"; readonly proof: LinkProof };
 
-/** The files of organizations (spec 4.2), for those who look at them. */
+/** The files of organizations (spec 4.2), for requests. */
 export class FileLibrary {
   readonly #dependencies: FileLibraryDependencies;
 
@@ -53,29 +53,32 @@ export class FileLibrary {
     return (await findFile(this.#dependencies.sql, organizationId, fileId)) ?? notFound();
   }
 
-  /** The file that a download link names. Throws 404 where the link is no good, or the file is gone. */
+  /**
+   * Returns the file that a download link names. Throws 404 if the link is invalid or the file no longer
+   * exists.
+   */
   async findByLink(fileId: string, proof: LinkProof): Promise<FileRecord> {
     const { sql, links, clock } = this.#dependencies;
     if (!links.isValid(fileId, proof, clock.nowMs())) notFound();
     return (await findFileById(sql, fileId)) ?? notFound();
   }
 
-  /** The content or a part of it, empty where there is none yet. Throws 404, 503. */
+  /** Returns the content or a part of it. Empty if the content does not exist yet. Throws 404, 503. */
   async read(file: FileRecord, range?: ByteRange): Promise<ReadableStream<Uint8Array>> {
     if (file.storageKey === null) return new Blob([]).stream();
     try {
-      // The size is in the range, so that a store which lost some is found out.
+      // The range includes the size, so that a store with missing bytes is detected.
       const whole = { start: 0, end: file.bytes };
       return await this.#dependencies.storage.read(file.storageKey, range ?? whole);
     } catch (error) {
       if (!(error instanceof ObjectMissingError)) throw asStorageFailure(error);
-      // Deleted a moment ago; or else the store has lost it.
+      // Throws 404 if the file was just deleted. Otherwise the store has lost it.
       await this.find(file.organizationId, file.id);
       throw error;
     }
   }
 
-  /** Throws 404. What reads the file goes on to its end. */
+  /** Deletes a file. Current reads continue to their end. Throws 404. */
   async remove(organizationId: string, fileId: string): Promise<void> {
     const { sql, onDeleted } = this.#dependencies;
     assertFileId(fileId);
@@ -83,11 +86,11 @@ export class FileLibrary {
     onDeleted();
   }
 
-  /** Where the content can be fetched for an hour without a key. */
+  /** Returns an address from which the content can be downloaded for an hour without a key. */
   async place(
     file: FileRecord,
     address: Omit<SignedAddress, "expiresInSeconds">,
-  ): Promise<DownloadPlace> {
+  ): Promise<DownloadAddress> {
     const { storage, links, clock } = this.#dependencies;
     const proof = links.sign(file.id, clock.nowMs());
     if (file.storageKey === null) return { kind: "gateway", proof };
@@ -99,14 +102,17 @@ export class FileLibrary {
   }
 }
 
-/** How long a link to the store is good, which does not know when the file expires. At least a second. */
+/**
+ * Returns the lifetime of a link to the store in seconds. The store does not know when the file expires. At
+ * least 1.
+ */
 function linkSeconds({ expiresAtMs }: FileRecord, nowMs: number): number {
   if (expiresAtMs === null) return LINK_LIFETIME_SECONDS;
   const left = Math.floor((expiresAtMs - nowMs) / 1_000);
   return Math.max(1, Math.min(LINK_LIFETIME_SECONDS, left));
 }
 
-/** What comes in a path may be any text, such as one that no database takes. */
+/** Throws 404 for an invalid id. A path can contain any text, even one that the database does not accept. */
 function assertFileId(text: string): void {
   if (!FILE_ID.test(text)) notFound();
 }
@@ -115,7 +121,7 @@ function notFound(): never {
   throw new GatewayError("file_not_found", "There is no such file.");
 }
 
-/** Spec 8. */
+/** Lifetime of download links (spec 8). */
 const LINK_LIFETIME_SECONDS = 60 * 60;
 const KEY_PURPOSE = "model-gateway file download links";
 
@@ -127,13 +133,13 @@ interface LinkProof {
 }
 
 /**
- * Signs downloads that need no API key (HMAC-SHA256), with a key of its own that comes from the master key
- * (HKDF, RFC 5869), so that every instance knows it and it opens nothing else. What any known master key
- * signed is valid.
+ * Signs downloads that need no API key (HMAC-SHA256). The signing key is derived from the master key (HKDF,
+ * RFC 5869), so every instance has it, and it opens nothing else. Signatures of any configured master key are
+ * valid.
  */
 export class DownloadLinks {
   readonly #keyring: Keyring;
-  /** By the master key that each comes from. */
+  /** Signing keys by master key. */
   readonly #signingKeys = new Map<Uint8Array, Uint8Array>();
 
   constructor(keyring: Keyring) {
@@ -147,10 +153,10 @@ export class DownloadLinks {
   }
 
   isValid(fileId: string, proof: LinkProof, nowMs: number): boolean {
-    const given = Buffer.from(proof.signature, "hex");
+    const signature = Buffer.from(proof.signature, "hex");
     const isGenuine = this.#keyring.keys.some((masterKey) => {
       const expected = this.#mac(masterKey, fileId, proof.expires);
-      return given.length === expected.length && timingSafeEqual(given, expected);
+      return signature.length === expected.length && timingSafeEqual(signature, expected);
     });
     return isGenuine && nowMs < proof.expires * 1_000;
   }
@@ -161,8 +167,8 @@ export class DownloadLinks {
   }
 
   #signingKey(masterKey: Uint8Array): Uint8Array {
-    const known = this.#signingKeys.get(masterKey);
-    if (known !== undefined) return known;
+    const derived = this.#signingKeys.get(masterKey);
+    if (derived !== undefined) return derived;
     const key = new Uint8Array(hkdfSync("sha256", masterKey, "", KEY_PURPOSE, 32));
     this.#signingKeys.set(masterKey, key);
     return key;

@@ -33,9 +33,12 @@ import { CheckingThread, type ThreadedCheck } from "./threaded-check.ts";
 const RENEW_MS = 10_000;
 
 interface UploadOptions {
-  /** Are known to come. */
+  /** Minimum bytes of the upload, as far as the request states them. */
   readonly leastBytes: number;
-  /** Asked when all bytes are stored, before there is a file. Rejects where there may be none any more. */
+  /**
+   * Checks the caller again when all bytes are stored, before the file is created. Rejects if the caller is
+   * no longer allowed.
+   */
   admitAgain(): Promise<void>;
 }
 
@@ -53,8 +56,8 @@ export class FileUploads {
   }
 
   /**
-   * Lets `receive` fill an upload and makes a file of what it received; where either fails nothing is left
-   * behind. Throws what `receive` and `admitAgain` throw, and 400, 403, 413, 503.
+   * Lets `receive` fill an upload and creates a file from it. If either fails, nothing remains. Throws the
+   * errors of `receive` and `admitAgain`, and 400, 403, 413, 503.
    */
   async run(
     organizationId: string,
@@ -73,7 +76,7 @@ export class FileUploads {
     });
   }
 
-  /** Any bytes, unchecked: for files that the gateway makes itself. */
+  /** Stores unchecked bytes, for files that the gateway makes itself. */
   async store<Result>(
     organizationId: string,
     fill: (stored: StoredUpload) => Promise<Result>,
@@ -102,7 +105,7 @@ export class FileUploads {
     this.#checking.close();
   }
 
-  /** As long as there are uploads, says now and then that they are alive. */
+  /** Renews the running uploads at intervals, so that they do not count as dead. */
   #renewSoon(): void {
     this.#cancelTimer ??= this.#dependencies.clock.after(RENEW_MS, () => {
       this.#cancelTimer = undefined;
@@ -116,7 +119,7 @@ export class FileUploads {
 
 interface FileHeading {
   readonly filename: string;
-  /** As the caller states it. */
+  /** The content type that the caller states. */
   readonly contentType: string;
 }
 
@@ -124,7 +127,7 @@ const MAX_FILENAME_CHARACTERS = 255;
 const MEDIA_TYPE = /^[\w!#$&^.+-]{1,100}\/[\w!#$&^.+-]{1,100}$/;
 const DEFAULT_TYPE = "application/octet-stream";
 
-/** One upload by a caller: its purpose and its file, in either order, checked as they come. */
+/** One upload by a caller: its purpose and its file, in any order, checked while they arrive. */
 export class FileUpload {
   readonly #stored: StoredUpload;
   readonly #organizationId: string;
@@ -147,7 +150,7 @@ export class FileUpload {
     this.#leastBytes = leastBytes;
   }
 
-  /** Throws 400, and 413 where what came already is too large for it. */
+  /** Sets the purpose. Throws 400, and 413 if the bytes so far are too large for it. */
   setPurpose(purpose: string): void {
     if (this.#purpose !== undefined) throw invalid("purpose", "purpose is given more than once.");
     if (!isUploadPurpose(purpose)) {
@@ -163,12 +166,12 @@ export class FileUpload {
     else this.#check?.decide(purpose);
   }
 
-  /** Takes a part of the form that says when the file expires. Returns false for another part. Throws 400. */
+  /** Reads a form part that states when the file expires. Returns false for another part. Throws 400. */
   takeExpiry(part: string, value: string): boolean {
     return this.#expiresAfter.take(part, value);
   }
 
-  /** Throws 400, 403, 413. */
+  /** Begins the file. Throws 400, 403, 413. */
   async begin(heading: FileHeading): Promise<void> {
     if (this.#heading !== undefined) throw invalid("file", "file is given more than once.");
     assertFilename(heading.filename);
@@ -179,7 +182,7 @@ export class FileUpload {
     await this.#stored.reserve(this.#leastBytes);
   }
 
-  /** Resolves when more can be taken. Throws 400, 403, 413, 503. */
+  /** Writes a piece. Resolves when more can be written. Throws 400, 403, 413, 503. */
   async write(piece: Uint8Array): Promise<void> {
     assertSize(this.#stored.bytes + piece.byteLength, this.#purpose);
     await this.#check?.write(piece);
@@ -190,17 +193,17 @@ export class FileUpload {
     }
   }
 
-  /** The file's last byte has come. Throws 400, 503. */
+  /** Called after the file's last byte. Throws 400, 503. */
   async end(): Promise<void> {
     await this.#check?.end();
   }
 
-  /** To be called in any case, when nothing more comes. */
+  /** Must be called in any case, after all calls. */
   close(): void {
     this.#check?.drop();
   }
 
-  /** Everything has come. Throws what `admitAgain` throws, 400, 403, 503. */
+  /** Creates the file after everything has arrived. Throws the errors of `admitAgain`, 400, 403, 503. */
   async finish(admitAgain: () => Promise<void>): Promise<FileRecord> {
     const purpose = this.#purpose;
     const heading = this.#heading;
@@ -245,7 +248,7 @@ function assertSize(bytes: number, purpose: UploadPurpose | undefined): void {
   const kind = purpose === "vision" ? "A file for vision" : "A file";
   throw new GatewayError(
     "payload_too_large",
-    `${kind} may have at most ${most / 1024 / 1024} MB.`,
+    `${kind} can have at most ${most / 1024 / 1024} MB.`,
     { param: "file" },
   );
 }
@@ -254,9 +257,9 @@ function invalid(param: string, message: string): GatewayError {
   return new GatewayError("invalid_body", message, { param });
 }
 
-/** Each holds two parts of 5 MB in memory while the store is slow. */
+/** Maximum uploads at a time. Each holds two parts of 5 MB in memory while the store is slow. */
 const MAX_UPLOADS = 64;
-/** One organization cannot take all of them. */
+/** Maximum uploads of one organization at a time. */
 const MAX_UPLOADS_OF_ORGANIZATION = 32;
 const RETRY_AFTER_SECONDS = 5;
 
@@ -264,7 +267,7 @@ const RETRY_AFTER_SECONDS = 5;
 class UploadSlots {
   readonly #slots = new SharedRoom(MAX_UPLOADS, MAX_UPLOADS_OF_ORGANIZATION);
 
-  /** Throws 503 where all are taken. */
+  /** Throws 503 if all slots are used. */
   take(organizationId: string): void {
     if (this.#slots.tryTake(organizationId)) return;
     throw overloaded("Too many uploads are running; try again shortly.", RETRY_AFTER_SECONDS);
@@ -283,18 +286,17 @@ interface StoredUploadDependencies {
   onError(error: unknown): void;
 }
 
-/** What an upload of unknown length sets aside at a time, as it grows. */
+/** Bytes that an upload of unknown length reserves at a time, while it grows. */
 const RESERVE_STEP_BYTES = 16 * 1024 * 1024;
 const FINISH_ATTEMPTS = 3;
 const FINISH_RETRY_MS = 300;
 
 /**
- * Bytes on their way into the store, and their place in the quota. What is set aside is never more than
- * the file will have in the end, and the end is exact: an upload is refused only where it and what runs
- * beside it cannot all fit, so as many get through as there is room for.
+ * Bytes that are being stored, with their reservation in the quota. The reservation never exceeds the final
+ * size, and is exact at the end. So an upload is rejected only if it does not fit together with the uploads
+ * that run at the same time.
  *
- * The database knows of the upload before the store does. Whatever dies in between, its row leads to the
- * bytes.
+ * The row in the database exists before the bytes in the store. After a crash, the row leads to the bytes.
  */
 class StoredUpload {
   readonly storageKey: string;
@@ -305,10 +307,10 @@ class StoredUpload {
   #reservedBytes = 0;
   #storedBytes = 0;
   #isWhole = false;
-  /** What it was to become, as it was named last: before that no attempt had made a file of it. */
+  /** The file as the last attempt named it. Undefined if no attempt was made. */
   #file: NewFile | undefined;
 
-  /** Notes the upload. */
+  /** Records the upload in the database. */
   static async begin(
     dependencies: StoredUploadDependencies,
     upload: { readonly storageKey: string; readonly organizationId: string },
@@ -332,15 +334,19 @@ class StoredUpload {
     return this.#storedBytes;
   }
 
-  /** @param bytes as many as the file has at least. Throws 403 where they do not fit. */
+  /**
+   * Reserves bytes of the quota. Throws 403 if they do not fit.
+   *
+   * @param bytes minimum size of the file
+   */
   async reserve(bytes: number): Promise<void> {
     const { sql } = this.#dependencies;
     if (bytes <= this.#reservedBytes) return;
-    assertKept(await reserveForUpload(sql, this.storageKey, bytes, this.#quotaBytes));
+    assertReserved(await reserveForUpload(sql, this.storageKey, bytes, this.#quotaBytes));
     this.#reservedBytes = bytes;
   }
 
-  /** Resolves when the store can take more. Throws 403, StorageError. */
+  /** Writes a piece. Resolves when the store can take more. Throws 403, StorageError. */
   async write(piece: Uint8Array): Promise<void> {
     this.#hash.update(piece);
     await this.#writer.write(piece);
@@ -350,13 +356,13 @@ class StoredUpload {
     }
   }
 
-  /** Resolves when all bytes are durable; nothing can be written any more. Throws StorageError. */
+  /** Resolves when all bytes are durable. Nothing can be written after that. Throws StorageError. */
   async end(): Promise<void> {
     await this.#writer.finish();
     this.#isWhole = true;
   }
 
-  /** Makes a file of what has ended. Throws 403; what throws is to be given up. */
+  /** Creates a file from the stored bytes. Throws 403. After an error the upload must be abandoned. */
   async finish(nameFile: () => NewFile, isAnnounced = false): Promise<FileRecord> {
     const content = {
       storageKey: this.storageKey,
@@ -375,10 +381,11 @@ class StoredUpload {
     for (let attempt = 1; ; attempt++) {
       try {
         const outcome = await finishFileUpload(sql, content, finish);
-        const found = await this.#foundFile();
-        // Lost, and there: an attempt whose answer did not come had done it.
-        if (found !== undefined) return found;
-        assertKept(outcome === "stored" ? "lost" : outcome);
+        const file = await this.#createdFile();
+        // The upload is lost but the file exists: an earlier attempt succeeded, and its answer was not
+        // received.
+        if (file !== undefined) return file;
+        assertReserved(outcome === "stored" ? "lost" : outcome);
       } catch (error) {
         if (!isConnectionFailure(error) || attempt === FINISH_ATTEMPTS) throw error;
         await new Promise<void>((resolve) => clock.after(FINISH_RETRY_MS, resolve));
@@ -387,17 +394,17 @@ class StoredUpload {
   }
 
   /**
-   * Gives up: neither a row nor bytes stay. Where the database is out of reach the row stays and is swept
-   * later. Never rejects.
+   * Abandons the upload, and removes its row and bytes. If the database is unreachable, the row stays and is
+   * removed later. Never rejects.
    */
   async abandon(): Promise<void> {
     const { sql, storage, onError } = this.#dependencies;
-    // Whole bytes may belong to a file by now; only the row can tell.
+    // Complete bytes can already belong to a file, which only the row shows.
     if (!this.#isWhole) await this.#writer.abort();
     try {
       const isOurs = await abandonFileUpload(sql, this.storageKey);
-      // If it was declared dead, its bytes may have arrived after the cleaning removed them.
-      if (!isOurs && (await this.#foundFile()) !== undefined) return;
+      // If the upload was declared dead, bytes can have arrived after the cleaning removed them.
+      if (!isOurs && (await this.#createdFile()) !== undefined) return;
       await storage.remove(this.storageKey);
       await forgetRemoval(sql, this.storageKey);
     } catch (error) {
@@ -405,22 +412,22 @@ class StoredUpload {
     }
   }
 
-  /** The file that was made of it; undefined where there is none. */
-  async #foundFile(): Promise<FileRecord | undefined> {
+  /** Returns the file made from this upload, or undefined if there is none. */
+  async #createdFile(): Promise<FileRecord | undefined> {
     if (this.#file === undefined) return undefined;
     const { organizationId, id } = this.#file;
-    const found = await findFile(this.#dependencies.sql, organizationId, id);
-    return found?.storageKey === this.storageKey ? found : undefined;
+    const file = await findFile(this.#dependencies.sql, organizationId, id);
+    return file?.storageKey === this.storageKey ? file : undefined;
   }
 }
 
-function assertKept(outcome: ReserveOutcome | "stored"): void {
+function assertReserved(outcome: ReserveOutcome | "stored"): void {
   if (outcome === "full") {
     throw new GatewayError("quota_exceeded", "The file does not fit into the storage quota.", {
       param: "file",
     });
   }
-  // An upload that does not renew itself for a while is declared dead, as after a long pause.
+  // An upload without renewals is declared dead, for example after a long pause of the process.
   if (outcome === "lost") {
     throw overloaded("The upload was interrupted; send it again.");
   }

@@ -20,12 +20,12 @@ interface JobFilesDependencies {
   readonly sql: Database;
   readonly storage: FileStorage;
   readonly uploads: FileUploads;
-  /** A use has ended: there may be something to take away. */
+  /** Called when a job releases its files, so that unused bytes can be removed. */
   onReleased(): void;
 }
 
 interface ResultFile {
-  /** Made by the job with `newId("file")`, and kept by it: a repeated call means the same file. */
+  /** The id from `newId("file")`, which the job stores. A repeated call refers to the same file. */
   readonly id: string;
   readonly organizationId: string;
   readonly filename: string;
@@ -36,8 +36,8 @@ interface ResultFile {
 const STATUS_ATTEMPTS = 5;
 
 /**
- * Files as a job needs them that works for longer than a request, such as a fine-tuning job: it keeps what
- * it reads, and writes results. Every call may be repeated by a job that does not know how far it came.
+ * The files of jobs that run longer than a request, such as fine-tuning jobs. A job keeps the files that it
+ * reads, and writes results. A job that does not know its progress can repeat every call.
  */
 export class JobFiles {
   readonly #dependencies: JobFilesDependencies;
@@ -47,8 +47,8 @@ export class JobFiles {
   }
 
   /**
-   * Marks a file as in use: its bytes can be read by the holder until `release`, though its owner delete
-   * it. Throws 404 where there is none, 400 where it is not processed.
+   * Marks a file as in use. The holder can read its bytes until `release`, even if the owner deletes the
+   * file. Throws 404 if the file does not exist, and 400 if it is not processed.
    */
   async use(use: FileUse): Promise<FileRecord> {
     const { sql } = this.#dependencies;
@@ -62,30 +62,30 @@ export class JobFiles {
     return file;
   }
 
-  /** The bytes of a file in use, deleted or not. Throws 404 where it is not in use. */
+  /** Returns the bytes of a file in use, deleted or not. Throws 404 if it is not in use. */
   async read(use: FileUse): Promise<ReadableStream<Uint8Array>> {
     const { sql, storage } = this.#dependencies;
-    const found = await findFileUse(sql, use);
-    if (found === undefined) throw notFound();
+    const content = await findFileUse(sql, use);
+    if (content === undefined) throw notFound();
     try {
-      return await storage.read(found.storageKey, { start: 0, end: found.bytes });
+      return await storage.read(content.storageKey, { start: 0, end: content.bytes });
     } catch (error) {
       throw asStorageFailure(error);
     }
   }
 
-  /** The holder is done with all its files. */
+  /** Releases all files of a holder. */
   async release(holder: string): Promise<void> {
     await endFileUses(this.#dependencies.sql, holder);
     this.#dependencies.onReleased();
   }
 
-  /** Makes a result file that is `uploaded`: it has its id, and no content yet. */
+  /** Creates a result file with the status `uploaded`. It has its id, and no content yet. */
   async announceResult(result: ResultFile): Promise<void> {
     await announceFile(this.#dependencies.sql, newFile(result));
   }
 
-  /** Gives an announced file its content; it is then `processed`. Throws 403, 404, 503. */
+  /** Writes the content of an announced file, which is then `processed`. Throws 403, 404, 503. */
   async writeResult(
     result: ResultFile,
     content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
@@ -106,14 +106,14 @@ export class JobFiles {
       });
     } catch (error) {
       if (!(error instanceof NotWaitingError)) throw asStorageFailure(error);
-      // Another attempt of the same job has written it, or it was deleted.
+      // Another attempt of the same job has written the file, or it was deleted.
       return (await findFile(sql, result.organizationId, result.id)) ?? Promise.reject(notFound());
     }
   }
 
   /**
-   * The one place where the status of a file that exists changes without its content. Throws 404, and 400
-   * where the file is in a state that does not allow it.
+   * Changes the status of an existing file without its content. No other function does this. Throws 404, and
+   * 400 if the status does not allow the change.
    */
   async trigger(
     file: { readonly id: string; readonly organizationId: string },
@@ -149,28 +149,26 @@ function notFound(): GatewayError {
   return new GatewayError("file_not_found", "There is no such file.");
 }
 
-/*
- * The status of a file (spec 3.2).
+/**
+ * The statuses of a file (spec 3.2).
  *
- * uploaded   The file has an id, and its content is still being made. Downloading it gives an empty body.
- *            Only files that the gateway itself writes are ever seen so: results are announced by the job
- *            that makes them. What a caller uploads is checked while it streams in, and exists from its
- *            last byte on.
- * processed  The content is whole and was found good; it never changes again. Uploads begin here.
- * error      The content could not be made, or its reader found it unusable; `status_details` says
- *            why. Final. What bytes there are can still be read.
+ * uploaded The file has an id, and its content is still being made. A download gives an empty body. Only
+ * result files are ever visible in this status: the job that makes them announces them. An upload of a caller
+ * is checked while it streams in, and exists only after its last byte.
+ * processed The content is complete and valid. It never changes. Uploads begin here.
+ * error The content could not be made, or its reader found it unusable. `status_details` gives the reason.
+ * Final. Existing bytes can still be read.
  *
- * Triggers: `use`, a user such as a fine-tuning job begins to work with the content; `succeed`, the
- * content is whole; `fail`, it is no good. Each may come twice, from a job that does not know whether its
- * last attempt was heard: a repeated one changes nothing. A file that is deleted has no status, and no
- * trigger finds it.
+ * Triggers: `use`, a job begins to work with the content; `succeed`, the content is complete; `fail`, the
+ * content is unusable. A job that does not know the result of its last attempt can repeat a trigger, which
+ * changes nothing. A deleted file has no status and accepts no trigger.
  */
 
 export type FileTrigger = "use" | "succeed" | "fail";
 
 type FileDecision =
   | { readonly kind: "become"; readonly status: FileStatus }
-  /** The trigger has been heard already, or asks for no change. */
+  /** The trigger was already applied, or requests no change. */
   | { readonly kind: "stay" }
   | { readonly kind: "refuse"; readonly reason: string };
 

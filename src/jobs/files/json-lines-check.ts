@@ -9,10 +9,13 @@ import {
 import { blankLines } from "../../lib/json-lines.ts";
 import type { FileCheck } from "./file-check.ts";
 
-/** A longer line is refused, so that a file without line breaks does not fill the memory. */
+/**
+ * Maximum bytes of a line. Longer lines are rejected, so that a file without line breaks does not fill the
+ * memory.
+ */
 export const MAX_LINE_BYTES = 4 * 1024 * 1024;
 const LINE_FEED = 10;
-/** A shorter line cannot hold too much to be parsed in a moment. */
+/** Lines up to this length are always parsed quickly. */
 const LONG_LINE_BYTES = 262_144;
 const EXCESSES: Readonly<Record<JsonExcess, string>> = {
   depth: `is nested deeper than ${MAX_JSON_DEPTH} levels`,
@@ -20,7 +23,7 @@ const EXCESSES: Readonly<Record<JsonExcess, string>> = {
   elements: `holds more than ${MAX_JSON_ELEMENTS} elements of arrays`,
 };
 
-/** What is wrong with a line: the field, where one is at fault, and a sentence's end. */
+/** The fault of a line: its field, if one is at fault, and the end of a sentence. */
 interface LineFault {
   readonly field?: string;
   readonly what: string;
@@ -29,15 +32,15 @@ interface LineFault {
 type LineCheck = (line: Record<string, unknown>) => LineFault | undefined;
 
 /**
- * Checks a JSON Lines file (jsonlines.org) line by line, holding no more than one line: UTF-8, one JSON
- * object a line, lines between them may be blank, and each object as the purpose wants it. Throws 400
- * invalid_jsonl that names the line.
+ * Checks a JSON Lines file (jsonlines.org) line by line, with at most one line in memory. It must be UTF-8
+ * with one JSON object per line, in the form of the purpose. Blank lines are allowed. Throws 400
+ * invalid_jsonl with the line.
  */
 export class JsonLinesCheck implements FileCheck {
   readonly contentType = "application/jsonl";
   readonly #checkLine: LineCheck;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-  /** Pieces of the line that has begun. */
+  /** Pieces of the current line. */
   #begun: Uint8Array[] = [];
   #begunBytes = 0;
   #lineNumber = 0;
@@ -50,7 +53,7 @@ export class JsonLinesCheck implements FileCheck {
   write(piece: Uint8Array): void {
     let start = 0;
     for (;;) {
-      if (this.#begunBytes === 0) start = this.#passBlankLines(piece, start);
+      if (this.#begunBytes === 0) start = this.#skipBlankLines(piece, start);
       const end = piece.indexOf(LINE_FEED, start);
       if (end < 0) break;
       this.#endLine(piece.subarray(start, end));
@@ -58,7 +61,7 @@ export class JsonLinesCheck implements FileCheck {
     }
     if (start === piece.byteLength) return;
     this.#assertLength(this.#begunBytes + piece.byteLength - start);
-    // A copy, which the slice of a Buffer is not: the piece is its owner's, who may write over it or free it.
+    // A copy, since a slice of a Buffer shares its memory. The owner of the piece can overwrite or free it.
     this.#begun.push(new Uint8Array(piece.subarray(start)));
     this.#begunBytes += piece.byteLength - start;
   }
@@ -66,10 +69,10 @@ export class JsonLinesCheck implements FileCheck {
   end(): void {
     if (this.#begunBytes > 0) this.#endLine(new Uint8Array(0));
     if (this.#objects > 0) return;
-    throw new GatewayError("invalid_jsonl", "The file holds no line of JSON.", { param: "file" });
+    throw new GatewayError("invalid_jsonl", "The file has no line of JSON.", { param: "file" });
   }
 
-  #passBlankLines(piece: Uint8Array, start: number): number {
+  #skipBlankLines(piece: Uint8Array, start: number): number {
     const { end, count } = blankLines(piece, start);
     this.#lineNumber += count;
     return end;
@@ -99,7 +102,7 @@ export class JsonLinesCheck implements FileCheck {
   #decode(bytes: Uint8Array): string {
     try {
       const text = this.#decoder.decode(bytes);
-      // Some editors put a byte order mark in front of a file; further lines cannot have one.
+      // Some editors write a byte order mark at the start of a file. Other lines cannot have one.
       return this.#lineNumber === 1 && text.startsWith("\ufeff") ? text.slice(1) : text;
     } catch {
       throw this.#fault({ what: "is not valid UTF-8" });
@@ -115,7 +118,7 @@ export class JsonLinesCheck implements FileCheck {
     }
     if (!isObject(value)) throw this.#fault({ what: "is not a JSON object" });
     if (isDeeperThan(value, MAX_JSON_DEPTH)) throw this.#fault({ what: EXCESSES.depth });
-    // As little as in request bodies. Such characters can only have come from an escape.
+    // Rejected as in request bodies. Such characters can only come from an escape.
     if (text.includes("\\u") && holdsUnfitText(value)) {
       throw this.#fault({
         what: "holds a NUL character or a lone surrogate, which are not accepted",
@@ -129,10 +132,10 @@ export class JsonLinesCheck implements FileCheck {
   }
 }
 
-/** The message and `param` name the line. */
+/** Returns an error whose message and `param` name the line. */
 function lineError(lineNumber: number, { field, what }: LineFault): GatewayError {
-  const place = field === undefined ? "" : `, field "${field}"`;
-  return new GatewayError("invalid_jsonl", `Line ${lineNumber} of the file${place}: ${what}.`, {
+  const location = field === undefined ? "" : `, field "${field}"`;
+  return new GatewayError("invalid_jsonl", `Line ${lineNumber} of the file${location}: ${what}.`, {
     param: field === undefined ? `line ${lineNumber}` : `line ${lineNumber}: ${field}`,
   });
 }
@@ -150,7 +153,10 @@ function isDeeperThan(value: unknown, levels: number): boolean {
   return false;
 }
 
-/** Of a value that is not nested deeper than a stack holds. */
+/**
+ * Returns true if a string contains the character 0 or a lone surrogate. The value must not be nested deeper
+ * than the stack allows.
+ */
 function holdsUnfitText(value: unknown): boolean {
   if (typeof value === "string") return value.includes("\0") || !value.isWellFormed();
   if (Array.isArray(value)) return value.some(holdsUnfitText);
@@ -161,8 +167,8 @@ function holdsUnfitText(value: unknown): boolean {
 const ROLES = ["system", "developer", "user", "assistant", "tool", "function"];
 
 /**
- * A training example in chat format, `{messages: [{role, content}]}` (spec 4.10), with what OpenAI's chat
- * format has besides: tools, tool calls, content in parts. Fields beyond these are left to the provider.
+ * Checks a training example in chat format, `{messages: [{role, content}]}` (spec 4.10), including tools,
+ * tool calls, and content in parts as in OpenAI's chat format. The provider checks other fields.
  */
 export function checkChatLine(line: Record<string, unknown>): LineFault | undefined {
   const { messages, tools } = line;
@@ -172,8 +178,8 @@ export function checkChatLine(line: Record<string, unknown>): LineFault | undefi
   for (const [index, message] of messages.entries()) {
     const fault = checkMessage(message);
     if (fault === undefined) continue;
-    const place = `messages.${index}`;
-    return { ...fault, field: fault.field === undefined ? place : `${place}.${fault.field}` };
+    const path = `messages.${index}`;
+    return { ...fault, field: fault.field === undefined ? path : `${path}.${fault.field}` };
   }
   if (isGiven(tools) && !Array.isArray(tools)) {
     return { field: "tools", what: "must be an array" };
@@ -198,12 +204,12 @@ function checkMessage(message: unknown): LineFault | undefined {
   return checkContent(content, role === "assistant" && saidWithoutContent(message).length > 0);
 }
 
-/** What an assistant's message may hold instead of content: a tool call or a refusal needs none. */
+/** Returns the parts that an assistant's message can have instead of content: tool calls or a refusal. */
 export function saidWithoutContent(message: Readonly<Record<string, unknown>>): unknown[] {
   return [message.tool_calls, message.function_call, message.refusal].filter(isGiven);
 }
 
-/** SDKs write null for what a message has none of. */
+/** Returns true if a member has a value. SDKs write null for absent members. */
 function isGiven(value: unknown): boolean {
   return value !== undefined && value !== null;
 }
@@ -225,7 +231,7 @@ function checkContent(content: unknown, mayBeAbsent: boolean): LineFault | undef
 const FIELDS = ["custom_id", "method", "url", "body"];
 const MAX_CUSTOM_ID_CHARACTERS = 512;
 
-/** A request of a batch: `{custom_id, method, url, body}` (OpenAI's batch envelope). */
+/** Checks a request of a batch: `{custom_id, method, url, body}` (OpenAI's batch format). */
 export function checkBatchLine(line: Record<string, unknown>): LineFault | undefined {
   const { custom_id: customId, method, url, body } = line;
   for (const field of FIELDS) {
@@ -233,7 +239,7 @@ export function checkBatchLine(line: Record<string, unknown>): LineFault | undef
   }
   const extra = Object.keys(line).find((field) => !FIELDS.includes(field));
   if (extra !== undefined) {
-    return { field: extra.slice(0, 100), what: "is not a field of a batch's request" };
+    return { field: extra.slice(0, 100), what: "is not a field of a batch request" };
   }
   if (typeof customId !== "string" || customId === "") {
     return { field: "custom_id", what: "must be a string that is not empty" };

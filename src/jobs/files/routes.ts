@@ -25,9 +25,9 @@ export const uploadForm = Type.Object(
   {
     file: Type.String({
       format: "binary",
-      description: `At most 512 MB, for vision 20 MB. fine-tune: JSONL in chat format; batch: JSONL of requests, each line of both at most ${MAX_LINE_MB} MB; vision: PNG, JPEG or WEBP of at most 16384 pixels a side.`,
+      description: `At most 512 MB, or 20 MB for vision. fine-tune: JSONL in chat format. batch: JSONL of requests. Each line of both has at most ${MAX_LINE_MB} MB. vision: PNG, JPEG or WEBP with at most 16384 pixels per side.`,
     }),
-    purpose: Type.Enum(purposes, { description: "In any order with the file." }),
+    purpose: Type.Enum(purposes, { description: "Can be sent before or after the file." }),
     expires_after: Type.Optional(
       Type.Object(
         {
@@ -37,7 +37,7 @@ export const uploadForm = Type.Object(
         {
           additionalProperties: false,
           description:
-            "As the parts expires_after[anchor] and expires_after[seconds], or as one part of JSON. If it is absent, files are kept until they are deleted, but for those for vision: 24 hours at most.",
+            "Sent as the parts expires_after[anchor] and expires_after[seconds], or as one JSON part. If absent, files are stored until they are deleted, and files for vision for at most 24 hours.",
         },
       ),
     ),
@@ -52,7 +52,7 @@ const listFilesQuery = Type.Object(
     order: Type.Optional(Type.Enum(["asc", "desc"], { default: "desc" })),
     after: Type.Optional(
       Type.String({
-        // A UUIDv7: what was never an id of a file is no place in their list.
+        // A UUIDv7. A text that was never a file id has no position in the list.
         pattern: "^file_[0-9a-f]{12}7[0-9a-f]{3}[89ab][0-9a-f]{15}$",
         description: "Id of a file: the page begins after it, even if it is deleted.",
       }),
@@ -76,7 +76,9 @@ const fileObject = Type.Object({
   filename: Type.String(),
   purpose: Type.Enum([...purposes, ...RESULT_PURPOSES]),
   created_at: Type.Integer({ description: "Unix seconds." }),
-  expires_at: nullable(Type.Integer({ description: "Unix seconds; null: kept until deleted." })),
+  expires_at: nullable(
+    Type.Integer({ description: "Unix seconds. Null if the file is stored until it is deleted." }),
+  ),
   status: Type.Enum(["uploaded", "processed", "error"]),
   status_details: nullable(Type.String()),
 });
@@ -98,7 +100,7 @@ const deletedFile = Type.Object({
 const downloadUrl = Type.Object({
   id: Type.String(),
   object: Type.Literal("file.download_url"),
-  url: Type.String({ description: "Needs no API key." }),
+  url: Type.String({ description: "Valid without an API key." }),
   expires_at: Type.Integer({ description: "Unix seconds." }),
 });
 
@@ -107,8 +109,8 @@ const writing: Access = { kind: "storage", scope: "files:write" };
 const tag = "Files";
 const DEFAULT_PAGE = 100;
 const CONTENT = {
-  200: { description: "The raw bytes, of the file's type", contentType: "*/*" },
-  206: { description: "The range that was asked for", contentType: "*/*" },
+  200: { description: "The raw bytes, with the file's content type", contentType: "*/*" },
+  206: { description: "The requested range", contentType: "*/*" },
   304: { description: "The caller has the content already" },
   412: { description: "The content is not the one that If-Match names" },
   416: { description: "The content has no such range" },
@@ -118,12 +120,15 @@ interface FileRouteDependencies {
   readonly uploads: FileUploads;
   readonly files: FileLibrary;
   readonly clock: Clock;
-  /** Without a slash at its end; undefined: links lead to the host that a request names. */
+  /**
+   * The public URL of the gateway, without a slash at the end. If undefined, links use the host of each
+   * request.
+   */
   readonly publicUrl: string | undefined;
   readonly uploadMinBytesPerSecond: number;
 }
 
-/** Files (spec 4.2). */
+/** Returns the file routes (spec 4.2). */
 export function fileRoutes(dependencies: FileRouteDependencies): RouteDefinition[] {
   return [...recordRoutes(dependencies), ...contentRoutes(dependencies)];
 }
@@ -142,7 +147,7 @@ function recordRoutes({
       method: "POST",
       path: "/v1/files",
       tag,
-      summary: "Upload a file",
+      summary: "Upload file",
       access: writing,
       form: uploadForm,
       responses: { 200: { description: "The file", schema: fileObject } },
@@ -153,7 +158,7 @@ function recordRoutes({
       method: "GET",
       path: "/v1/files",
       tag,
-      summary: "List the organization's files",
+      summary: "List files",
       access: reading,
       query: listFilesQuery,
       responses: { 200: { description: "A page of files", schema: fileList } },
@@ -163,7 +168,7 @@ function recordRoutes({
       method: "GET",
       path: "/v1/files/:id",
       tag,
-      summary: "Retrieve a file's metadata",
+      summary: "Retrieve file",
       access: reading,
       responses: { 200: { description: "The file", schema: fileObject } },
       handle: async (context) => jsonResponse(fileShape(await findFile(context, files))),
@@ -172,9 +177,9 @@ function recordRoutes({
       method: "DELETE",
       path: "/v1/files/:id",
       tag,
-      summary: "Delete a file",
+      summary: "Delete file",
       access: writing,
-      responses: { 200: { description: "It is gone", schema: deletedFile } },
+      responses: { 200: { description: "The file was deleted", schema: deletedFile } },
       async handle(context) {
         await files.remove(context.caller.key.organizationId, context.params.id!);
         return jsonResponse({ id: context.params.id, object: "file", deleted: true });
@@ -189,7 +194,7 @@ function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies):
       method: "GET",
       path: "/v1/files/:id/content",
       tag,
-      summary: "Download a file, or with Range a part of it",
+      summary: "Download file content",
       access: reading,
       responses: CONTENT,
       handle: async (context) => contentResponse(context, files, await findFile(context, files)),
@@ -198,9 +203,14 @@ function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies):
       method: "GET",
       path: "/v1/files/:id/download_url",
       tag,
-      summary: "Make an address that gives the content for an hour without an API key",
+      summary: "Create download URL",
       access: reading,
-      responses: { 200: { description: "The address", schema: downloadUrl } },
+      responses: {
+        200: {
+          description: "An address that gives the content for an hour without an API key",
+          schema: downloadUrl,
+        },
+      },
       handle: async (context) =>
         jsonResponse(
           await downloadUrlShape(
@@ -215,7 +225,7 @@ function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies):
       method: "GET",
       path: "/v1/files/:id/download",
       tag,
-      summary: "Download a file by a signed address",
+      summary: "Download file by signed URL",
       access: { kind: "public" },
       query: linkQuery,
       responses: CONTENT,
@@ -254,7 +264,7 @@ async function list(context: RequestContext, files: FileLibrary): Promise<Respon
   });
 }
 
-/** Reads a form with `file` and `purpose` into a file, none of it staying in memory. */
+/** Creates a file from a form with `file` and `purpose`, without holding the file in memory. */
 export async function receiveUpload(
   context: RequestContext,
   uploads: Pick<FileUploads, "run">,
@@ -263,7 +273,7 @@ export async function receiveUpload(
   const { request } = context;
   const limits = oneFileLimits(MAX_FILE_BYTES);
   const leastBytes = leastFileBytes(request, limits);
-  // A slow store may hold the client back for longer than a quiet connection may last.
+  // A slow store can delay the client for longer than the idle timeout of a connection.
   const closeWhenIdle = context.keepOpen();
   const { organizationId } = context.caller.key;
   try {
@@ -272,7 +282,7 @@ export async function receiveUpload(
       (upload) => readForm(request, formReceiver(upload), { ...limits, ...receiving }),
       {
         leastBytes,
-        // The key may have changed since the first byte came.
+        // The rights of the key can have changed since the first byte.
         admitAgain: async () => void (await context.admitAgain()),
       },
     );
@@ -304,7 +314,7 @@ function unexpected(name: string, what: string): GatewayError {
 }
 
 const ANY_BYTES = "application/octet-stream";
-/** JSON Lines have no registered type, and several in use. */
+/** JSON Lines has no registered media type, and several are in use. */
 const LINES = ["application/x-ndjson", "application/jsonlines", "text/plain"];
 
 function contentResponse(
@@ -315,7 +325,7 @@ function contentResponse(
   const isLines = file.contentType === "application/jsonl";
   return downloadResponse(context, {
     filename: file.filename,
-    // Still being made: an empty body (spec 3.2).
+    // The body is empty while the content is still being made (spec 3.2).
     bytes: file.storageKey === null ? 0 : file.bytes,
     contentTypes: [file.contentType, ANY_BYTES, ...(isLines ? LINES : [])],
     etag: file.sha256 === null ? undefined : `"${file.sha256}"`,
@@ -323,25 +333,29 @@ function contentResponse(
   });
 }
 
-/** Where the content can be fetched for an hour without a key. Throws 400 where the request names no host. */
+/**
+ * Returns an address from which the content can be downloaded for an hour without a key. Throws 400 if the
+ * request names no host.
+ */
 async function downloadUrlShape(
   request: Request,
   files: FileLibrary,
   file: FileRecord,
   publicBase: string | undefined,
 ) {
-  const place = await files.place(file, {
+  const download = await files.place(file, {
     contentType: file.contentType,
     contentDisposition: attachment(file.filename),
   });
   const shape = { id: file.id, object: "file.download_url" };
-  if (place.kind === "store") return { ...shape, url: place.url, expires_at: place.expires };
-  const { expires, signature } = place.proof;
+  if (download.kind === "store")
+    return { ...shape, url: download.url, expires_at: download.expires };
+  const { expires, signature } = download.proof;
   const path = `/v1/files/${file.id}/download?expires=${expires}&signature=${signature}`;
   return { ...shape, url: publicUrl(path, request, publicBase), expires_at: expires };
 }
 
-/** The file object of spec 2.2. */
+/** Returns the file object of spec 2.2. */
 function fileShape(file: FileRecord) {
   return {
     id: file.id,

@@ -13,14 +13,17 @@ export interface CheckingCall {
     | { readonly kind: "drop" };
 }
 
-/** A thread that has not checked a piece by then hangs: a piece holds at most a line of the longest. */
+/** Milliseconds after which a thread counts as hung. A piece contains at most one line of the maximum length. */
 const DEADLINE_MS = 30_000;
-/** Uploads are bounded, and each has one piece under way: more steps wait only if something is wrong. */
+/**
+ * Maximum waiting steps. Uploads are bounded and each has one piece at a time, so more steps wait only after
+ * a fault.
+ */
 const MAX_WAITING = 4_096;
 const MAX_WAIT_MS = 120_000;
 
 /**
- * Checks the bytes of uploads in a thread of their own, because lines of JSON take long to parse. Organizations are
+ * Checks the bytes of uploads in a separate thread, because parsing JSON lines takes long. Organizations are
  * served in turn, one piece at a time.
  */
 export class CheckingThread {
@@ -39,7 +42,10 @@ export class CheckingThread {
     });
   }
 
-  /** The check of a file of this purpose, or of one that is not known yet; undefined where anything goes. */
+  /**
+   * Begins the check of a file. The purpose can be undefined if it is not known yet. Returns undefined if the
+   * purpose accepts any bytes.
+   */
   begin(owner: string, purpose: FilePurpose | undefined): ThreadedCheck | undefined {
     if (purpose !== undefined && !CHECKED.includes(purpose)) return undefined;
     return new ThreadedCheck(this.#thread, owner, ++this.#lastId, purpose);
@@ -50,14 +56,14 @@ export class CheckingThread {
   }
 }
 
-/** The check of one upload. To be dropped when it is over. Rejects with 400, and 503 where the thread is lost. */
+/** The check of one upload. Must be dropped at its end. Rejects with 400, and with 503 if the thread is lost. */
 export class ThreadedCheck {
   readonly #thread: FairWorkThread;
   readonly #owner: string;
   readonly #id: number;
   #purpose: FilePurpose | undefined;
   #contentType: string | undefined;
-  /** The steps so far. */
+  /** Resolves after all steps so far. */
   #passed: Promise<void>;
   #isDropped = false;
 
@@ -71,14 +77,14 @@ export class ThreadedCheck {
     this.#passed.catch(() => {});
   }
 
-  /** The content type that the bytes themselves tell; known once all steps have passed. */
+  /** The content type that the bytes show. Complete when all steps have passed. */
   get contentType(): string | undefined {
     return this.#contentType;
   }
 
-  /** The piece may be used again at once. */
+  /** Checks a piece. The caller can reuse the piece immediately. */
   write(piece: Uint8Array): Promise<void> {
-    // Exactly its bytes: what it is a part of may be much larger.
+    // A copy of exactly these bytes, because the piece can be part of a much larger buffer.
     const copy = new Uint8Array(piece);
     return this.#then({ kind: "write", piece: copy }, [copy.buffer]);
   }
@@ -87,14 +93,14 @@ export class ThreadedCheck {
     return this.#then({ kind: "end" });
   }
 
-  /** What `passed` tells afterwards is the outcome for this purpose. */
+  /** Sets the purpose. `passed` then resolves with the outcome for it. */
   decide(purpose: FilePurpose): void {
-    if (this.#purpose !== undefined) throw new Error("the purpose was decided before");
+    if (this.#purpose !== undefined) throw new Error("the purpose is already decided");
     this.#purpose = purpose;
     this.#then({ kind: "decide", purpose }).catch(() => {});
   }
 
-  /** Resolves when all steps have passed; rejects with the first fault. */
+  /** Resolves when all steps have passed. Rejects with the first fault. */
   passed(): Promise<void> {
     return this.#passed;
   }
@@ -107,10 +113,10 @@ export class ThreadedCheck {
   }
 
   #then(step: CheckingCall["step"], transfer: Transferable[] = []): Promise<void> {
-    const taken = this.#take(step, transfer);
-    taken.catch(() => {});
+    const checked = this.#take(step, transfer);
+    checked.catch(() => {});
     const passed = this.#passed;
-    this.#passed = passed.then(() => taken);
+    this.#passed = passed.then(() => checked);
     this.#passed.catch(() => {});
     return this.#passed;
   }

@@ -7,17 +7,17 @@ import { overloaded } from "../../lib/errors.ts";
 import { SharedRoom } from "../../lib/fair-share.ts";
 import { isFinal } from "../../lib/fine-tuning-job.ts";
 
-/** What a feed gives: events, or a sign that it is alive, and at last that the job has ended. */
+/** An item of a feed: an event, a keepalive, or the end of the job. */
 export type FeedItem =
   | { readonly kind: "event"; readonly event: JobEvent }
   | { readonly kind: "quiet" }
   | { readonly kind: "done" };
 
-/** Who follows a job. */
+/** A client that follows a job. */
 export interface Follower {
-  /** Aborted when the client goes. */
+  /** Aborted when the client disconnects. */
   readonly signal: AbortSignal;
-  /** Rejects where the key that began it may not read the job any more. */
+  /** Rejects if the key that opened the feed can no longer read the job. */
   assertAllowed(): Promise<unknown>;
 }
 
@@ -28,18 +28,18 @@ export interface FeedDependencies {
   onError(error: unknown): void;
 }
 
-/** Feeds of this process at a time: their clients need not read what is sent to them. */
+/** Maximum feeds of this process at a time. Their clients can be slow to read. */
 const MAX_FEEDS = 500;
-/** One organization cannot take all of them. */
+/** Maximum feeds of one organization at a time. */
 export const MAX_FEEDS_OF_ORGANIZATION = 250;
-/** A feed that lasts longer ends; its client comes again, with the id of the last event. */
+/** Maximum duration of a feed. Its client reconnects with the id of the last event. */
 const MAX_FEED_MS = 3_600_000;
 const PAGE = 100;
 
-/** The events of jobs as they come, on every instance: `notice` reports changes to followers. */
+/** Streams the events of jobs on every instance. `notice` reports changes to followers. */
 export class EventFeeds {
   readonly #dependencies: FeedDependencies;
-  readonly #ears = new ChangeListeners();
+  readonly #listeners = new ChangeListeners();
   readonly #stopped = new AbortController();
   readonly #slots = new SharedRoom(MAX_FEEDS, MAX_FEEDS_OF_ORGANIZATION);
 
@@ -47,13 +47,13 @@ export class EventFeeds {
     this.#dependencies = dependencies;
   }
 
-  /** Something about the job has changed. */
+  /** Reports a change of the job. */
   notice(jobId: string): void {
-    this.#ears.notice(jobId);
+    this.#listeners.notice(jobId);
   }
 
   noticeAll(): void {
-    this.#ears.noticeAll();
+    this.#listeners.noticeAll();
   }
 
   /** Ends every feed. */
@@ -62,9 +62,8 @@ export class EventFeeds {
   }
 
   /**
-   * Events behind number `after` until the job has ended, the client has gone or may read no more, or
-   * something failed.
-   * Never throws once it runs. Throws 503 where too many are open.
+   * Returns events after number `after`, until the job has ended, the client has disconnected or can no
+   * longer read, or an error occurred. The iteration never throws. Throws 503 if too many feeds are open.
    */
   follow(
     organizationId: string,
@@ -88,14 +87,14 @@ export class EventFeeds {
     const signal = AbortSignal.any([follower.signal, this.#stopped.signal]);
     const endsAtMs = clock.nowMs() + MAX_FEED_MS;
     let sequence = after;
-    const ear = this.#ears.open(jobId, signal);
+    const subscription = this.#listeners.open(jobId, signal);
     try {
       while (!signal.aborted && clock.nowMs() < endsAtMs) {
-        // The job first: what it has told when it has ended is then all there is.
+        // Read before the events. If the job has ended, the events are then complete.
         const job = await findJob(sql, organizationId, jobId);
         if (job === undefined) return;
         const events = await eventsAfter(sql, jobId, sequence, PAGE);
-        // Its client gets the reason when it reconnects.
+        // The client receives the reason when it reconnects.
         if (!(await isAllowed(follower))) return;
         for (const event of events) {
           sequence = event.sequence;
@@ -106,15 +105,15 @@ export class EventFeeds {
           yield { kind: "done" };
           return;
         }
-        const isQuiet = await ear.listen(clock, this.#dependencies.keepaliveMs);
+        const isQuiet = await subscription.listen(clock, this.#dependencies.keepaliveMs);
         if (isQuiet && !signal.aborted) yield { kind: "quiet" };
       }
     } catch (error) {
-      // The stream ends short of its end, which its client resumes.
+      // The stream ends without its end marker, so the client resumes it.
       if (!signal.aborted) onError(error);
     } finally {
       this.#slots.free(organizationId);
-      ear.close();
+      subscription.close();
     }
   }
 }

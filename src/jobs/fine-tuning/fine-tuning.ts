@@ -46,7 +46,7 @@ interface FineTuningDependencies {
   onError(error: unknown): void;
 }
 
-/** A job as it was asked for. */
+/** A requested job. */
 export interface JobRequest {
   readonly model: string;
   readonly trainingFile: string;
@@ -57,16 +57,16 @@ export interface JobRequest {
   readonly metadata: Readonly<Record<string, string>> | null;
 }
 
-/** Jobs of one organization that have not ended. */
+/** Maximum jobs of one organization that have not ended. */
 const MAX_RUNNING_JOBS = 25;
-/** Tuned models of one organization. */
+/** Maximum tuned models of one organization. */
 const MAX_TUNED_MODELS = 1_000;
 const FINE_TUNE = "fine-tune";
 const MAX_SEED = 2_147_483_647;
-/** How often a cancel is decided again because the job moved on meanwhile. */
+/** Attempts of a cancellation, each of which is repeated if the job has changed in the meantime. */
 const MAX_DECISIONS = 16;
 
-/** Fine-tuning jobs of an organization (spec 4.10). Their owner is job-owner.ts. */
+/** The fine-tuning jobs of organizations (spec 4.10), for requests. job-owner.ts runs them. */
 export class FineTuning {
   readonly #dependencies: FineTuningDependencies;
 
@@ -74,7 +74,7 @@ export class FineTuning {
     this.#dependencies = dependencies;
   }
 
-  /** Holds what the training may cost at most and orders it. Throws 400, 402, 403, 404, 429. */
+  /** Creates a job, and holds the maximum cost of the training. Throws 400, 402, 403, 404, 429. */
   async create(
     arrival: RateSubject,
     request: JobRequest,
@@ -87,8 +87,8 @@ export class FineTuning {
     const bytes = await this.#trainingBytes(organizationId, request);
     await this.#assertRoom(organizationId);
     const headers = await admission.takeRate(arrival);
-    const place = { providerId: tunable.endpoint.provider };
-    const fee = (await admission.fees(caller, [place])).of(place);
+    const endpoint = { providerId: tunable.endpoint.provider };
+    const fee = (await admission.fees(caller, [endpoint])).of(endpoint);
     const order = this.#orderOf(caller, requestId, request, tunable, bytes, fee);
     const created = told(`Created fine-tuning job: ${order.id}`);
     const subjects = await admission.subjectsOf(caller, { metadata: request.metadata });
@@ -104,14 +104,14 @@ export class FineTuning {
 
   /** Throws 404 job_not_found. */
   async find(organizationId: string, id: string): Promise<JobRecord> {
-    // No text of the database holds a NUL, which a path may.
+    // The database accepts no character 0, which a path can contain.
     if (id.includes("\0")) throw notFound();
     const job = await findJob(this.#dependencies.sql, organizationId, id);
     if (job === undefined) throw notFound();
     return job;
   }
 
-  /** Newest first. Throws 400 where there is no job `after`. */
+  /** Lists jobs, newest first. Throws 400 if the job `after` does not exist. */
   async list(
     organizationId: string,
     page: { readonly after: string | undefined; readonly limit: number },
@@ -121,7 +121,7 @@ export class FineTuning {
     return listed;
   }
 
-  /** Newest first. Throws 404, and 400 where there is no event `after`. */
+  /** Lists events, newest first. Throws 404, and 400 if the event `after` does not exist. */
   async events(
     organizationId: string,
     id: string,
@@ -139,8 +139,8 @@ export class FineTuning {
   }
 
   /**
-   * The events behind that of `lastEventId`, oldest first, until the job has ended; all of them where
-   * the job has no such event. Throws 404.
+   * Returns the events after `lastEventId`, oldest first, until the job has ended. Returns all events if the
+   * job has no such event. Throws 404.
    */
   async follow(
     organizationId: string,
@@ -150,12 +150,12 @@ export class FineTuning {
   ): Promise<AsyncIterable<FeedItem>> {
     const { sql, feeds } = this.#dependencies;
     const job = await this.find(organizationId, id);
-    const known =
+    const lastSequence =
       lastEventId === null ? undefined : await findEventSequence(sql, job.id, lastEventId);
-    return feeds.follow(organizationId, job.id, known ?? 0, follower);
+    return feeds.follow(organizationId, job.id, lastSequence ?? 0, follower);
   }
 
-  /** Throws 404, and 409 job_not_cancellable where it has ended. */
+  /** Cancels a job. Throws 404, and 409 job_not_cancellable if it has ended. */
   async cancel(organizationId: string, id: string): Promise<JobRecord> {
     for (let decision = 0; decision < MAX_DECISIONS; decision++) {
       const before = await this.find(organizationId, id);
@@ -178,7 +178,7 @@ export class FineTuning {
     throw overloaded("The job is busy. Try again shortly.");
   }
 
-  /** Bytes of the training file, which bound its tokens. Throws 400. */
+  /** Returns the bytes of the training file, which bound its tokens. Throws 400. */
   async #trainingBytes(organizationId: string, request: JobRequest): Promise<number> {
     const { sql } = this.#dependencies;
     const bytesOf = async (id: string, param: string): Promise<number> => {
@@ -217,8 +217,8 @@ export class FineTuning {
     bytes: number,
     fee: bigint,
   ): JobOrder {
-    // No token is shorter than a byte, and what stands around a message in the file is longer than
-    // what a template puts around it.
+    // Every token has at least one byte, and the JSON around a message is longer than the tokens that a
+    // template adds.
     const tokens = BigInt(bytes) * BigInt(request.hyperparameters.n_epochs);
     return {
       ...request,
@@ -237,7 +237,7 @@ export class FineTuning {
   }
 }
 
-/** Refusals that only the transaction of the order can detect. */
+/** Throws the response to a rejection that only the transaction of the order can detect. */
 function throwAsRefusal(error: unknown, request: JobRequest): never {
   if (error instanceof TooManyJobsError) throw tooManyJobs();
   if (!(error instanceof FileGoneError)) throw error;
@@ -259,11 +259,11 @@ function tooManyJobs(): GatewayError {
 }
 
 function quotaExceeded(what: string): GatewayError {
-  return new GatewayError("quota_exceeded", `An organization may have at most ${what}.`);
+  return new GatewayError("quota_exceeded", `An organization can have at most ${what}.`);
 }
 
 function unknownCursor(): GatewayError {
-  return new GatewayError("invalid_query", 'Query parameter "after" names nothing of this list.', {
+  return new GatewayError("invalid_query", 'Query parameter "after" names no entry of this list.', {
     param: "after",
   });
 }
@@ -275,8 +275,8 @@ interface TunableModel {
 }
 
 /**
- * The base model of that name and where it is trained: the first of its endpoints whose provider trains.
- * Throws 404 model_not_found, or 400 unsupported_model if no provider trains it or the price is not known.
+ * Returns the base model of a name and the endpoint that trains it: the first one whose provider trains.
+ * Throws 404 model_not_found, or 400 unsupported_model if no provider trains it or the price is unknown.
  */
 function tunableModel(
   models: ModelIndex,
@@ -305,6 +305,6 @@ function namesOf(models: ModelIndex, providers: ReadonlyMap<string, FineTuningPr
     .filter(({ endpoints }) => endpoints.some(({ provider }) => providers.has(provider)))
     .map(({ id }) => id);
   return tunable.length === 0
-    ? "There is no model that can."
-    : `These can: ${tunable.slice(0, MAX_NAMED).join(", ")}.`;
+    ? "No model can be fine-tuned."
+    : `These models can: ${tunable.slice(0, MAX_NAMED).join(", ")}.`;
 }

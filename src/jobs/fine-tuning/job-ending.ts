@@ -15,12 +15,12 @@ import { chargeNanoUsd } from "../../lib/money.ts";
 import type { JobFiles } from "../files/job-files.ts";
 import type { Ending } from "./steps.ts";
 
-/** Everything that becomes true with the end of a job. */
+/** The changes that take effect with the end of a job. */
 interface JobEndingParts {
   readonly trigger: Trigger;
   readonly outbox?: OutboxEvent;
   readonly tunedModel?: NewTunedModel;
-  /** Absent where nothing is charged. */
+  /** Absent if nothing is charged. */
   readonly figures?: SettlementFigures;
 }
 
@@ -68,7 +68,7 @@ export function partsOfEnding(job: JobRecord, ending: Ending, nowMs: number): Jo
   }
 }
 
-/** `ft:<base model>:<suffix>:<end of the job's id>`, after OpenAI's manner. */
+/** Returns `ft:<base model>:<suffix>:<end of the job's id>`, as in OpenAI's API. */
 function tunedModelId(job: Pick<JobRecord, "id" | "baseModel" | "suffix">): string {
   return `ft:${job.baseModel}:${job.suffix ?? ""}:${job.id.slice(-MODEL_ID_CHARACTERS)}`;
 }
@@ -107,9 +107,9 @@ interface EndJobDependencies {
 }
 
 /**
- * Ends a job and its hold in one transaction: charged where there are figures, given back where there
- * are none. Throws what `effect` throws; then nothing has ended. Returns false if another caller has
- * ended it before.
+ * Ends a job and its hold in one transaction. The hold is charged if there are figures, and released
+ * otherwise. Throws the errors of `effect`; then nothing has ended. Returns false if another caller has
+ * already ended the job.
  */
 export async function endJob(
   { sql, money, onError }: EndJobDependencies,
@@ -117,31 +117,31 @@ export async function endJob(
   figures: SettlementFigures | undefined,
   effect: StatementEffect,
 ): Promise<boolean> {
-  let isCarriedOut = false;
+  let hasRun = false;
   const also: StatementEffect = {
     ...effect,
     async run(transaction) {
       await effect.run(transaction);
-      isCarriedOut = true;
+      hasRun = true;
     },
   };
   if (figures === undefined) await money.releaseLong(job.requestId, also);
   else await money.settleLong(job.requestId, figures, also);
-  if (isCarriedOut) return true;
+  if (hasRun) return true;
   const ended = await loadJob(job.id).run(sql);
   if (ended === undefined || isFinal(ended.status)) return false;
-  // The hold had ended before: a job must not wait for it without end.
+  // The hold ended earlier than the job. The job must still end.
   onError(new Error(`the hold of fine-tuning job ${job.id} had ended before the job`));
   await sql.begin((transaction) => effect.run(transaction));
   return true;
 }
 
-/** What the events measured that they say by themselves, in the order of the columns. */
+/** The columns of the results file, taken from the events. */
 const COLUMNS = ["step", "train_loss", "train_accuracy", "valid_loss", "valid_accuracy"] as const;
 
 /**
- * Writes what was measured in training into the job's file of results, as a table, one line a step; what
- * is written already stays. Null where the organization has deleted it.
+ * Writes the metrics of a training to the job's results file, as a table with one line per step. An existing
+ * file stays unchanged. Returns null if the organization has deleted the file.
  */
 export async function writeResults(
   files: JobFiles,
@@ -156,18 +156,22 @@ export async function writeResults(
   const result = resultFileOf(job, job.resultFile ?? resultFileId(job.id, endedAtMs));
   const table = new TextEncoder().encode(`${[COLUMNS.join(","), ...rows].join("\n")}\n`);
   try {
-    // The version before ended jobs without a file.
+    // The previous version ended jobs without a file.
     if (job.resultFile === null) await files.announceResult(result);
     await files.writeResult(result, [table]);
     return result.id;
   } catch (error) {
     if (!(error instanceof GatewayError)) throw error;
-    // The organization has deleted it already.
+    // The organization has already deleted the file.
     if (error.code === "file_not_found") return null;
-    // It is in error: there was no room for it before.
+    // The file has the status error, because there was no room for it before.
     if (error.code === "invalid_body") return result.id;
     if (error.code !== "quota_exceeded") throw error;
-    await files.trigger(result, "fail", "The organization has no room left for it.");
+    await files.trigger(
+      result,
+      "fail",
+      "The organization's storage quota has no room for the file.",
+    );
     return result.id;
   }
 }

@@ -55,7 +55,7 @@ interface JobOwnerDependencies {
   readonly providers: ReadonlyMap<string, FineTuningProvider>;
   readonly files: JobFiles;
   readonly models: ModelIndex;
-  /** Does what would hold the event loop. */
+  /** Runs work that would block the event loop. */
   readonly workThread: Pick<FairWorkThread, "call">;
   readonly clock: Clock;
   random(): number;
@@ -63,15 +63,18 @@ interface JobOwnerDependencies {
   onError(error: unknown): void;
 }
 
-/** A job that has longer to wait is given back; an instance claims it again when it is due. */
+/**
+ * Maximum wait in milliseconds while the job is held. A job with a longer wait is released, and an instance
+ * claims it again when it is due.
+ */
 const MAX_HELD_WAIT_MS = 2_000;
-/** Steps that read whole files, and the others, of all jobs of this process at a time. */
+/** Maximum concurrent steps of all jobs of this process: those that read whole files, and others. */
 const HEAVY_STEPS_AT_A_TIME = 3;
 const LIGHT_STEPS_AT_A_TIME = 32;
-/** Steps that wait for others, of all jobs of this process. */
+/** Maximum waiting steps of all jobs of this process. */
 const MAX_WAITING_STEPS = 10_000;
 
-/** Acts for the fine-tuning jobs that this instance owns: step by step, each durable before the next. */
+/** Runs the fine-tuning jobs that this instance owns, step by step. Each step is durable before the next one. */
 export class JobOwner {
   readonly kind = FINE_TUNING_JOB;
   readonly #dependencies: JobOwnerDependencies;
@@ -100,7 +103,7 @@ export class JobOwner {
     this.#runs.start(lease);
   }
 
-  /** Something about the job has changed. */
+  /** Reports a change of the job. */
   wake(id: string): void {
     this.#runs.get(id)?.wake();
   }
@@ -122,10 +125,10 @@ export class JobOwner {
     }
   }
 
-  /** Takes the next step. Resolves with the milliseconds until the one after it, null for none. */
+  /** Runs the next step. Resolves with the milliseconds until the following step, or null if there is none. */
   async #next(run: JobRun): Promise<number | null> {
     const cell = this.#dependencies.jobs.get(run.lease.id);
-    // What was known may be old: a cancel is written without asking the owner.
+    // The loaded state can be old, because a cancellation is written without the owner.
     cell.forget();
     const job = await cell.ask("inspect", undefined);
     if (job === undefined) return null;
@@ -175,16 +178,16 @@ export class JobOwner {
     if (error instanceof JobMovedError) return 0;
     if (error instanceof LeaseLostError || error instanceof Abandoned) throw error;
     if (!isExpected(error)) this.#dependencies.onError(error);
-    // The step may have come some way: what follows is decided on the job as it stands.
+    // The step can have made progress, so the decision uses the current state of the job.
     const cell = this.#dependencies.jobs.get(run.lease.id);
     cell.forget();
     const job = await cell.ask("inspect", undefined);
     if (job === undefined || isFinal(job.status) !== isFinal(context.job.status)) return 0;
     try {
       return await afterFailure(this.#contextOf(run, job), step, error);
-    } catch (again) {
-      if (again instanceof JobMovedError) return 0;
-      throw again;
+    } catch (retryError) {
+      if (retryError instanceof JobMovedError) return 0;
+      throw retryError;
     }
   }
 
@@ -229,11 +232,12 @@ export class JobOwner {
     run: JobRun,
     job: JobRecord,
     ending: Ending,
-    told: readonly NewJobEvent[],
+    stepEvents: readonly NewJobEvent[],
   ): Promise<number> {
     const { jobs, money, clock, sql, onError } = this.#dependencies;
     const { figures, ...parts } = partsOfEnding(job, ending, clock.nowMs());
-    const events = parts.tunedModel === undefined ? told : [...told, ...successOf(parts.trigger)];
+    const events =
+      parts.tunedModel === undefined ? stepEvents : [...stepEvents, ...successOf(parts.trigger)];
     const cell = jobs.get(job.id);
     const decided = await cell.ask("end", this.#moveOf(run, { ...parts, dueInMs: 0, events }));
     if (decided === undefined) throw new JobMovedError(job.id);
@@ -247,7 +251,7 @@ export class JobOwner {
   }
 }
 
-/** Bound the steps that read whole files, and the others. */
+/** Returns the semaphores that bound steps that read whole files, and other steps. */
 export function createStepSemaphores() {
   return {
     heavy: stepSemaphore(HEAVY_STEPS_AT_A_TIME, allButOne(HEAVY_STEPS_AT_A_TIME)),
@@ -272,19 +276,19 @@ function successOf(trigger: Trigger): NewJobEvent[] {
   ];
 }
 
-/** A failure of a provider, or of a work thread that has too much to do or stops. */
+/** Returns true for a failure of a provider, or of a work thread that is overloaded or stopping. */
 function isExpected(error: unknown): boolean {
   if (error instanceof ProviderFailure) return true;
   return error instanceof GatewayError && error.code === "overloaded";
 }
 
-/** Thrown where a job is not to be touched any more: it was lost, or this process stops. */
+/** Thrown if this instance must no longer work on the job: the lease is lost, or the process stops. */
 class Abandoned extends Error {}
 
-/** One job in the hands of this instance. */
+/** A job that this instance owns. */
 class JobRun extends OwnedRun {
   #wake: (() => void) | undefined;
-  /** Woken before it paused. */
+  /** True if the job was woken before it paused. */
   #isAwake = false;
 
   override abandon(): void {
@@ -329,7 +333,7 @@ class JobRun extends OwnedRun {
   }
 }
 
-/** A provider that the configuration does not name any more: it is out of reach until it does. */
+/** Returns a provider that fails every call. Used if the provider is no longer configured. */
 function absentProvider(providerId: string): FineTuningProvider {
   const unavailable = async (): Promise<never> => {
     throw new ProviderFailure("unavailable", `no provider ${providerId} is configured`);
@@ -348,7 +352,7 @@ function absentProvider(providerId: string): FineTuningProvider {
   };
 }
 
-/** The bytes of a file that the job keeps, deleted by its owner or not; undefined where it keeps none. */
+/** Returns the bytes of a file that the job has in use, deleted or not. Returns undefined if it has none in use. */
 async function openFile(
   files: JobFiles,
   { id, organizationId }: JobRecord,

@@ -53,7 +53,7 @@ const hyperparameters = Type.Object(
 
 const createJobBody = Type.Object(
   {
-    model: name("Base model; with its dated suffix, where it has one"),
+    model: name("Id of the base model, with its dated suffix if it has one"),
     training_file: name("Id of a file with the purpose fine-tune"),
     validation_file: optional(name("Id of a file with the purpose fine-tune")),
     hyperparameters: optional(hyperparameters),
@@ -68,22 +68,22 @@ const createJobBody = Type.Object(
             ),
           ),
         },
-        { additionalProperties: false, description: "Another place for the hyperparameters" },
+        { additionalProperties: false, description: "Alternative to the member hyperparameters" },
       ),
     ),
     suffix: optional(
       Type.String({
         pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description: "Becomes part of the fine-tuned model's id; 1 to 64 letters, digits, . _ -",
+        description: "Part of the fine-tuned model's id: 1 to 64 letters, digits, . _ -",
       }),
     ),
     seed: optional(Type.Integer({ minimum: 0, maximum: MAX_SEED })),
     metadata: optional(
       Type.Record(Type.String(), Type.String({ maxLength: 512 }), {
         maxProperties: MAX_METADATA,
-        // The length of a record's key type is not looked at.
+        // The schema does not check the length of a record's key type.
         propertyNames: { minLength: 1, maxLength: 64 },
-        description: "Kept with the job",
+        description: "Stored with the job",
       }),
     ),
   },
@@ -105,7 +105,7 @@ const page = {
     Type.String({
       minLength: 1,
       maxLength: MAX_NAME_CHARACTERS,
-      description: "Id of the last one of the page before",
+      description: "Id of the last entry of the previous page",
     }),
   ),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
@@ -130,7 +130,9 @@ const job = Type.Object({
     learning_rate_multiplier: Type.Union([Type.Number(), auto]),
   }),
   fine_tuned_model: nullable(
-    Type.String({ description: "Once it has succeeded: a model for chat completions" }),
+    Type.String({
+      description: "Id of the tuned model for chat completions, set when the job has succeeded",
+    }),
   ),
   estimated_finish: nullable(unixSeconds),
   error: nullable(
@@ -140,9 +142,7 @@ const job = Type.Object({
       param: nullable(Type.String()),
     }),
   ),
-  trained_tokens: nullable(
-    Type.Integer({ description: "Those that were billed, over all epochs" }),
-  ),
+  trained_tokens: nullable(Type.Integer({ description: "Billed tokens of all epochs" })),
   organization_id: Type.String(),
   result_files: Type.Array(Type.String()),
   seed: Type.Integer(),
@@ -197,7 +197,7 @@ interface CreateBody {
   readonly metadata?: Record<string, string> | null;
 }
 
-/** Fine-tuning jobs (spec 4.10). */
+/** Returns the fine-tuning routes (spec 4.10). */
 export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
   return [
     createRoute(fineTuning),
@@ -205,10 +205,10 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
       method: "GET",
       path: "/v1/fine_tuning/jobs",
       tag,
-      summary: "List the organization's fine-tuning jobs, newest first",
+      summary: "List fine-tuning jobs",
       access,
       query: pageQuery,
-      responses: { 200: { description: "Jobs", schema: jobList } },
+      responses: { 200: { description: "A page of jobs, newest first", schema: jobList } },
       async handle(context) {
         const { jobs, hasMore } = await fineTuning.list(organizationOf(context), pageOf(context));
         return jsonResponse({ object: "list", data: jobs.map(jobShape), has_more: hasMore });
@@ -218,7 +218,7 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
       method: "GET",
       path: "/v1/fine_tuning/jobs/:id",
       tag,
-      summary: "Retrieve a fine-tuning job",
+      summary: "Retrieve fine-tuning job",
       access,
       responses: { 200: { description: "The job", schema: job }, 404: NOT_FOUND },
       async handle(context) {
@@ -231,10 +231,10 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
       method: "POST",
       path: "/v1/fine_tuning/jobs/:id/cancel",
       tag,
-      summary: "Cancel a fine-tuning job that has not ended; nothing is charged for it",
+      summary: "Cancel fine-tuning job",
       access,
       responses: {
-        200: { description: "The job, cancelled", schema: job },
+        200: { description: "The cancelled job. Nothing is charged", schema: job },
         404: NOT_FOUND,
         409: { description: "The job has ended" },
       },
@@ -251,12 +251,12 @@ function createRoute(fineTuning: FineTuning): RouteDefinition {
     method: "POST",
     path: "/v1/fine_tuning/jobs",
     tag,
-    summary: "Create a fine-tuning job; what it may cost at most is held until it ends",
+    summary: "Create fine-tuning job",
     access,
     body: createJobBody,
     responses: {
-      200: { description: "The job, queued", schema: job },
-      400: { description: "A file or the model cannot be used for it" },
+      200: { description: "The queued job. Its maximum cost is held until it ends", schema: job },
+      400: { description: "A file or the model cannot be used for fine-tuning" },
     },
     async handle(context) {
       const request = requestOf(context.body);
@@ -274,13 +274,13 @@ function eventsRoute(fineTuning: FineTuning): RouteDefinition {
     method: "GET",
     path: "/v1/fine_tuning/jobs/:id/events",
     tag,
-    summary:
-      "List a job's events, newest first; or, with Accept: text/event-stream, follow them from the first, or from the one behind Last-Event-ID, until [DONE]",
+    summary: "List fine-tuning events",
     access,
     query: pageQuery,
     responses: {
       200: {
-        description: "Events, or with Accept: text/event-stream a stream of them",
+        description:
+          "Events, newest first. With Accept: text/event-stream, a stream of events, oldest first, from the first or after Last-Event-ID until [DONE]",
         schema: eventList,
       },
       404: NOT_FOUND,
@@ -313,7 +313,7 @@ function pageOf(context: RequestContext): { after: string | undefined; limit: nu
   return { after, limit };
 }
 
-/** Throws 400. */
+/** Returns the request of a body. Throws 400. */
 function requestOf(body: CreateBody): JobRequest {
   assertTagged(body.metadata);
   return {
@@ -330,7 +330,10 @@ function requestOf(body: CreateBody): JobRequest {
   };
 }
 
-/** What is left to the provider is `auto`, but the epochs, on which the price depends. */
+/**
+ * Returns the hyperparameters. `auto` leaves them to the provider, except the epochs, which determine the
+ * price.
+ */
 function hyperparametersOf(stated: StatedHyperparameters): Hyperparameters {
   const {
     n_epochs: epochs = "auto",
@@ -345,23 +348,25 @@ function hyperparametersOf(stated: StatedHyperparameters): Hyperparameters {
 }
 
 const KEEPALIVE = ": keepalive\n\n";
-/** A weight of zero: "not this" (RFC 9110, section 12.4.2). */
-const REFUSED = /^q=0(\.0*)?$/;
+/** A weight of zero, which excludes a type (RFC 9110, section 12.4.2). */
+const EXCLUDED = /^q=0(\.0*)?$/;
 const DONE = "data: [DONE]\n\n";
 
-/** Whether a client asks for server-sent events rather than a list. */
+/** Returns true if the client wants server-sent events instead of a list. */
 function wantsEventStream(request: Request): boolean {
   const accepted = request.headers.get("accept") ?? "";
   return accepted.split(",").some((range) => {
     const [name, ...parameters] = range.split(";").map((part) => part.trim().toLowerCase());
-    return name === "text/event-stream" && !parameters.some((one) => REFUSED.test(one));
+    return (
+      name === "text/event-stream" && !parameters.some((parameter) => EXCLUDED.test(parameter))
+    );
   });
 }
 
 /**
- * A feed as server-sent events: one frame an event, with its id, and `[DONE]` once the job has ended.
- * The frames are finished here and the content type is set by hand: of what @elysiajs/stream does with
- * anything else, some comes out unframed and some brings the process down when the client goes.
+ * Returns a feed as server-sent events: one frame per event with its id, and `[DONE]` when the job has ended.
+ * Frames and content type are set here, because @elysiajs/stream handles other values badly: it leaves some
+ * unframed, and some end the process when the client disconnects.
  */
 export function eventStream(feed: AsyncIterable<FeedItem>, onOver: () => void): Response {
   const { value } = new Stream<Uint8Array>(framesOf(feed, onOver));
@@ -397,7 +402,7 @@ function frameOf(item: FeedItem): string {
   }
 }
 
-/** A job on the wire (spec 2.12). */
+/** Returns the job object of spec 2.12. */
 function jobShape(job: JobRecord) {
   return {
     id: job.id,

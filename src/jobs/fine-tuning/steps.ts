@@ -11,53 +11,56 @@ import {
 import { ProviderFailure } from "../../providers/interface.ts";
 import { type CheckedLine, checkFile, type LongLineCall } from "./training-file.ts";
 
-/** From the order until the provider has it: a provider out of reach for longer fails the job. */
+/**
+ * Maximum milliseconds from the creation of a job until the training begins. If the provider is unreachable
+ * for longer, the job fails.
+ */
 const MAX_STARTING_MS = 24 * 3_600_000;
-/** From then until its end: a training that never ends fails, and is cancelled at the provider. */
+/** Maximum milliseconds of a training. A longer training fails, and is cancelled at the provider. */
 const MAX_RUNNING_MS = 7 * 24 * 3_600_000;
-/** Answers in a row that make no sense, or know of no such job, after which the job fails. */
+/** Consecutive useless answers (invalid, or no such job) after which the job fails. */
 const MAX_USELESS_ANSWERS = 8;
-/** How often an order is placed whose fate could not be found out, or that the provider was too busy for. */
+/** Maximum number of orders, each repeated after an unknown outcome or because the provider was busy. */
 const MAX_ORDERS = 1_000;
-/** How long an order whose answer was not heard may take to show at the provider. */
+/** Milliseconds until an order whose answer was lost is visible at the provider. */
 const ORDER_SETTLES_MS = 5_000;
-/** After so many failed tries what is left at the provider is left there. */
+/** Number of failed attempts after which remaining objects stay at the provider. */
 const MAX_CLEAN_UP_TRIES = 20;
-/** For one call of the provider, and for handing over a file. */
+/** Timeouts in milliseconds of a provider call and of a file upload. */
 export const CALL_TIMEOUT_MS = 60_000;
 const UPLOAD_TIMEOUT_MS = 1_800_000;
 
-/** What one step of a job has at hand. Whatever it writes stands under the lease of the job's owner. */
+/** The tools of a step. All its writes are guarded by the lease of the job's owner. */
 export interface StepContext {
   readonly job: JobRecord;
   readonly provider: FineTuningProvider;
-  /** The bytes of a file of the job; undefined where there are none any more. */
+  /** Returns the bytes of a file of the job, or undefined if they no longer exist. */
   openFile(fileId: string): Promise<ReadableStream<Uint8Array> | undefined>;
   /** See `checkFile`. */
   checkLongLine(call: LongLineCall): Promise<CheckedLine>;
-  /** Writes what was measured; resolves with the file's id, or null where it was deleted. */
+  /** Writes the metrics. Resolves with the file's id, or null if the file was deleted. */
   writeResults(): Promise<string | null>;
-  /** The job needs its files no longer. */
+  /** Releases the job's files. */
   releaseFiles(): Promise<void>;
   /** The context length of the base model. */
   readonly contextTokens: number;
   readonly nowMs: number;
   random(): number;
-  /** False where the lease may have passed on: then nothing is asked of the provider any more. */
+  /** Returns false if the lease can have moved to another owner. The provider must then not be called. */
   isOwner(): boolean;
-  /** Runs a call of the provider, which is aborted after `timeoutMs` and where the job is lost. */
+  /** Calls the provider. The call is aborted after `timeoutMs`, and if the job is lost. */
   call<Result>(run: (signal: AbortSignal) => Promise<Result>, timeoutMs?: number): Promise<Result>;
-  /** Moves the job on and resolves with the milliseconds until its next step. Throws JobMovedError. */
+  /** Changes the job, and resolves with the milliseconds until its next step. Throws JobMovedError. */
   move(
     trigger: Trigger,
     dueInMs: number | null,
     events?: readonly NewJobEvent[],
   ): Promise<number | null>;
-  /** Ends the job, and its hold with it. */
+  /** Ends the job together with its hold. */
   finish(ending: Ending, events: readonly NewJobEvent[]): Promise<number | null>;
-  /** The provider's name of the job's model, where that was deleted here. */
+  /** Returns the provider's name of the job's model if the model was deleted here. */
   deletedModel(): Promise<string | undefined>;
-  /** Something is given up that an operator may want to look at. */
+  /** Reports abandoned work that an operator might want to check. */
   warn(message: string): void;
 }
 
@@ -65,7 +68,7 @@ export type Ending =
   | {
       readonly kind: "trained";
       readonly providerModel: string;
-      /** Undefined where the provider did not tell. */
+      /** Undefined if the provider did not report it. */
       readonly trainedTokens: number | undefined;
     }
   | { readonly kind: "fail"; readonly error: JobError }
@@ -91,15 +94,16 @@ function fail(
   return context.finish({ kind: "fail", error }, [...events, told(error.message, "error")]);
 }
 
-/** Providers may say anything; no text of the database holds a NUL. */
+/** Returns the text without the character 0, which the database does not accept. */
 function storable(text: string): string {
   return text.replaceAll("\0", "");
 }
 
 /**
- * What becomes of a job whose step has failed. A provider that refuses the order, or that we may not
- * ask, fails the job at once; one that has lost the job or talks nonsense, after MAX_USELESS_ANSWERS in
- * a row; everything else is tried again with growing pauses until the job has taken too long.
+ * Decides after a failed step. A provider that rejects the order, or that the gateway is not allowed to use,
+ * fails the job immediately. A provider that has lost the job or sends invalid answers fails it after
+ * MAX_USELESS_ANSWERS in a row. All other failures are retried with growing pauses until the job has taken
+ * too long.
  */
 export function afterFailure(
   context: StepContext,
@@ -114,22 +118,22 @@ export function afterFailure(
       return fail(context, "provider_rejected", error.message, error.param);
     }
     if (step !== "follow" && (error.kind === "misconfigured" || error.kind === "content_policy")) {
-      return fail(context, "provider_error", "The provider did not take the training.");
+      return fail(context, "provider_error", "The provider did not accept the training.");
     }
     if (isUseless && job.uselessAnswers + 1 >= MAX_USELESS_ANSWERS) {
       return statusOf(error) === 404
-        ? fail(context, "provider_job_lost", "The provider does not know of the training any more.")
+        ? fail(context, "provider_job_lost", "The provider no longer has the training.")
         : fail(context, "provider_error", "The provider's answers made no sense.");
     }
   }
   const waitMs = error instanceof ProviderFailure ? error.retryAfterMs : undefined;
   const pauseMs = pauseOfTrouble(job.troubles, context.random, waitMs, isCleanUp);
-  // An order whose fate is not known is looked for no sooner than it may show.
+  // An order with an unknown outcome is searched only after it must be visible.
   const dueInMs = step === "order" ? Math.max(pauseMs, ORDER_SETTLES_MS) : pauseMs;
   return context.move({ kind: "trouble", isUseless }, dueInMs);
 }
 
-/** Fails a job that has taken too long; undefined where it has time left. */
+/** Fails a job that has taken too long. Returns undefined if it has time left. */
 export function afterDeadline(context: StepContext): Promise<number | null> | undefined {
   const { job, nowMs } = context;
   if (job.status === "running" && nowMs - (job.runningSinceMs ?? nowMs) > MAX_RUNNING_MS) {
@@ -147,26 +151,27 @@ function statusOf(error: unknown): number | undefined {
   return error instanceof ProviderFailure ? error.status : undefined;
 }
 
-/** How long a job's owner waits before it looks again. */
+/** Limits of the owner's pause between two checks. */
 
 const FIRST_PAUSE_MS = 500;
 const MAX_FOLLOW_PAUSE_MS = 30_000;
-/** A job is looked at about this often over its life, on a scale that doubles. */
+/** Number of checks in a period as long as the age of the job. */
 const LOOKS_AN_AGE = 20;
 const MAX_TROUBLE_PAUSE_MS = 60_000;
 const MAX_CLEAN_UP_PAUSE_MS = 3_600_000;
-/** Beyond it a doubled pause is above every maximum. */
+/** Number of doublings after which a pause exceeds every maximum. */
 const MAX_DOUBLINGS = 16;
 
-/** Young jobs are looked at often, old ones seldom. */
+/** Returns the pause in milliseconds. Young jobs are checked often, and old jobs seldom. */
 function pauseOfFollowing(ageMs: number): number {
   return Math.min(Math.max(FIRST_PAUSE_MS, ageMs / LOOKS_AN_AGE), MAX_FOLLOW_PAUSE_MS);
 }
 
 /**
- * The pause after so many failed calls in a row: doubled each time, the upper half of it left to chance.
+ * Returns the pause in milliseconds after consecutive failures. It doubles each time, and its upper half is
+ * random.
  *
- * @param waitMs what the provider asked to wait
+ * @param waitMs pause that the provider requested
  */
 function pauseOfTrouble(
   troubles: number,
@@ -180,7 +185,7 @@ function pauseOfTrouble(
   return Math.max(wholeMs / 2 + (random() * wholeMs) / 2, Math.min(waitMs, maxMs));
 }
 
-/** Reads the files (spec 7: invalid_format, token_limit_exceeded end the job as failed). */
+/** Checks the files (spec 7: invalid_format and token_limit_exceeded end the job as failed). */
 export async function check(context: StepContext): Promise<number | null> {
   const { job } = context;
   const training = await checked(context, job.trainingFile, "training_file");
@@ -201,7 +206,7 @@ async function checked(
 ) {
   const content = await openFile(fileId);
   if (content === undefined) {
-    const message = `There is no file ${fileId} any more.`;
+    const message = `The file ${fileId} no longer exists.`;
     return { error: { code: "file_not_found", message, param } };
   }
   const countTokens = provider.countTokens.bind(provider);
@@ -215,19 +220,19 @@ function failed(
   return fail(context, error.code, error.message, error.param);
 }
 
-/** The name of a job's file at the provider, which finds a file whose upload was not confirmed. */
+/** Returns the name of a job's file at the provider, by which an unconfirmed upload is found. */
 function providerFileName(jobId: string, use: "training" | "validation"): string {
   return `${jobId}-${use}.jsonl`;
 }
 
-/** Hands the files over to the provider. One that is there already, from before a crash, is taken. */
+/** Uploads the files to the provider. A file that is already there, from before a crash, is reused. */
 export async function upload(context: StepContext): Promise<number | null> {
   const { job } = context;
-  const providerFile = await handedOver(context, job.trainingFile, "training");
+  const providerFile = await uploadedFile(context, job.trainingFile, "training");
   const providerValidationFile =
     job.validationFile === null
       ? null
-      : await handedOver(context, job.validationFile, "validation");
+      : await uploadedFile(context, job.validationFile, "validation");
   if (providerFile === undefined || providerValidationFile === undefined) {
     const param = providerFile === undefined ? "training_file" : "validation_file";
     const message = "A file of the job was deleted before it was handed to the provider.";
@@ -236,14 +241,14 @@ export async function upload(context: StepContext): Promise<number | null> {
   return context.move({ kind: "uploaded", providerFile, providerValidationFile }, 0);
 }
 
-async function handedOver(
+async function uploadedFile(
   { job, openFile, provider, call }: StepContext,
   fileId: string,
   use: "training" | "validation",
 ): Promise<string | undefined> {
   const name = providerFileName(job.id, use);
-  const there = await call((signal) => provider.findFile(name, signal));
-  if (there !== undefined) return there;
+  const existing = await call((signal) => provider.findFile(name, signal));
+  if (existing !== undefined) return existing;
   const content = await openFile(fileId);
   if (content === undefined) return undefined;
   const file = { name, owner: job.organizationId, content };
@@ -251,17 +256,17 @@ async function handedOver(
 }
 
 /**
- * Has the provider begin the training, once, whatever crashes: before the order goes out a mark of it is
- * durable, and an owner that finds that mark looks for the job at the provider, by its tag,
- * before it orders again. The mark says to look no sooner than an unheard order may take to show there.
+ * Orders the training exactly once, whatever crashes. A mark is durable before the order is sent. An owner
+ * that finds the mark searches the provider for the job by its tag before it orders again. It waits until an
+ * order whose answer was lost must be visible.
  */
 export async function order(context: StepContext): Promise<number | null> {
   const { job, provider, call } = context;
   if (job.createTries > 0) {
-    const [found] = await call((signal) => provider.findJobs(job.id, signal));
-    if (found !== undefined) return started(context, found);
+    const [training] = await call((signal) => provider.findJobs(job.id, signal));
+    if (training !== undefined) return started(context, training);
     if (job.createTries >= MAX_ORDERS) {
-      return fail(context, "provider_error", "The provider did not take the training.");
+      return fail(context, "provider_error", "The provider did not accept the training.");
     }
   }
   await context.move({ kind: "ordering" }, ORDER_SETTLES_MS);
@@ -270,10 +275,10 @@ export async function order(context: StepContext): Promise<number | null> {
   return started(context, await call((signal) => provider.createJob(request, signal)));
 }
 
-function started(context: StepContext, found: ProviderJob): Promise<number | null> {
+function started(context: StepContext, training: ProviderJob): Promise<number | null> {
   const estimatedFinishMs =
-    found.estimatedFinish === undefined ? null : found.estimatedFinish * 1000;
-  const trigger = { kind: "started", providerJob: found.id, estimatedFinishMs } as const;
+    training.estimatedFinish === undefined ? null : training.estimatedFinish * 1000;
+  const trigger = { kind: "started", providerJob: training.id, estimatedFinishMs } as const;
   return context.move(trigger, 0, [told("Fine-tuning job started")]);
 }
 
@@ -289,12 +294,12 @@ function requestOf({ job }: StepContext): TrainingRequest {
   };
 }
 
-/** Looks how far the provider has come. */
+/** Checks the progress at the provider. */
 export async function follow(context: StepContext): Promise<number | null> {
   const { job, provider, call, nowMs } = context;
   const providerJob = job.providerJob!;
   const seen = await call((signal) => provider.readJob(providerJob, signal));
-  const events = await news(context, seen);
+  const events = await providerEvents(context, seen);
   switch (seen.status) {
     case "succeeded": {
       const { tunedModel, trainedTokens } = seen;
@@ -316,8 +321,8 @@ export async function follow(context: StepContext): Promise<number | null> {
   }
 }
 
-/** What the provider reported of the job. The job continues without it. */
-async function news(context: StepContext, seen: ProviderJob): Promise<NewJobEvent[]> {
+/** Returns the events that the provider reports. If they cannot be read, the job continues without them. */
+async function providerEvents(context: StepContext, seen: ProviderJob): Promise<NewJobEvent[]> {
   let events: ProviderJobEvent[];
   try {
     events = await context.call((signal) => context.provider.readEvents(seen.id, signal));
@@ -333,7 +338,10 @@ async function news(context: StepContext, seen: ProviderJob): Promise<NewJobEven
   }));
 }
 
-/** The provider knows job, files and model by names that callers must not see. */
+/**
+ * Returns the text with the provider's names of job, files and model replaced. Callers must not see those
+ * names.
+ */
 function inOurNames({ job }: StepContext, seen: ProviderJob, text: string): string {
   const names: [string | null | undefined, string][] = [
     [seen.tunedModel, "the fine-tuned model"],
@@ -341,24 +349,25 @@ function inOurNames({ job }: StepContext, seen: ProviderJob, text: string): stri
     [job.providerFile, job.trainingFile],
     [job.providerValidationFile, job.validationFile ?? ""],
   ];
-  let told = text;
-  for (const [theirs, ours] of names) if (theirs) told = told.replaceAll(theirs, ours);
-  return told;
+  let replaced = text;
+  for (const [providerName, gatewayName] of names)
+    if (providerName) replaced = replaced.replaceAll(providerName, gatewayName);
+  return replaced;
 }
 
 /**
- * Leaves nothing of a job at the provider that should not be there: no training of a job that has failed
- * or was cancelled, no second training, no model of either nor one that was deleted here, no files.
+ * Removes the remaining objects of a job from the provider: trainings of failed or cancelled jobs, second
+ * trainings, their models, a model that was deleted here, and files.
  */
 export async function cleanUp(context: StepContext): Promise<number | null> {
   const { job } = context;
-  // Results wait for nothing that the provider may keep us waiting for.
+  // Written first, so that a slow provider does not delay the results.
   const resultFile = job.status === "succeeded" ? await context.writeResults() : null;
   if (job.troubles >= MAX_CLEAN_UP_TRIES) {
     context.warn(`what job ${job.id} left at provider ${job.providerId} could not be cleaned up`);
     return finish(context, resultFile);
   }
-  // An order that was on its way when the job ended shows a little later.
+  // An order that was being sent when the job ended becomes visible a little later.
   const mayShowYet = job.providerJob === null && job.createTries > 0 && job.troubles === 0;
   if (mayShowYet) return context.move({ kind: "trouble", isUseless: false }, ORDER_SETTLES_MS);
   await endTrainings(context);
@@ -372,19 +381,19 @@ async function finish(context: StepContext, resultFile: string | null): Promise<
   return context.move({ kind: "cleaned", resultFile }, null);
 }
 
-/** All trainings of this job but the one that its model came from. */
+/** Cancels all trainings of the job except the one that made its model. */
 async function endTrainings({ job, provider, call }: StepContext): Promise<void> {
   if (job.createTries === 0) return;
-  const found = await call((signal) => provider.findJobs(job.id, signal)).catch((error) => {
+  const trainings = await call((signal) => provider.findJobs(job.id, signal)).catch((error) => {
     if (isNotOffered(error)) return [];
     throw error;
   });
-  const ids = new Set(found.map(({ id }) => id));
+  const ids = new Set(trainings.map(({ id }) => id));
   if (job.providerJob !== null) ids.add(job.providerJob);
   if (job.status === "succeeded") ids.delete(job.providerJob!);
   for (const id of ids) {
     await call((signal) => provider.cancelJob(id, signal));
-    await deleteModelOf(found.find((one) => one.id === id));
+    await deleteModelOf(trainings.find((one) => one.id === id));
   }
 
   async function deleteModelOf(training: ProviderJob | undefined): Promise<void> {
@@ -399,17 +408,17 @@ async function deleteModel({ job, provider, call, deletedModel }: StepContext): 
   if (model !== undefined) await call((signal) => provider.deleteModel(model, signal));
 }
 
-/** Including those whose upload was never confirmed. */
+/** Deletes the files, including those whose upload was never confirmed. */
 async function deleteFiles({ job, provider, call }: StepContext): Promise<void> {
   if (job.fileTokens === null) return;
   const uses = [
     { use: "training", known: job.providerFile },
     { use: "validation", known: job.validationFile === null ? null : job.providerValidationFile },
   ] as const;
-  for (const { use, known } of uses) {
+  for (const { use, known: providerId } of uses) {
     if (use === "validation" && job.validationFile === null) continue;
     const name = providerFileName(job.id, use);
-    const id = known ?? (await call((signal) => provider.findFile(name, signal)));
+    const id = providerId ?? (await call((signal) => provider.findFile(name, signal)));
     if (id !== undefined) await call((signal) => provider.deleteFile(id, signal));
   }
 }

@@ -11,23 +11,23 @@ import { decodeShared, type SharedBytes, sharedCopy } from "../../lib/shared-byt
 import { tokensOfPrompt } from "../../lib/token-estimate.ts";
 import { saidWithoutContent } from "../files/json-lines-check.ts";
 
-/** Longer lines are refused unread: no model's context holds as much. */
+/** Maximum bytes of a line. Longer lines are rejected unread, because no model's context is that long. */
 const MAX_LINE_BYTES = 16 * 1024 * 1024;
 
 interface FileLimits {
-  /** Most tokens of one example. */
+  /** Maximum tokens of one example. */
   readonly contextTokens: number;
-  /** Counts no further than is needed to pass `limit`. */
+  /** Counts tokens. Can stop as soon as the count exceeds `limit`. */
   countTokens(text: string, limit: number): Promise<number>;
-  /** Has a work thread check the line. Rejects with 503 where it has too much to do. */
+  /** Checks the line in a work thread. Rejects with 503 if the thread is overloaded. */
   checkLongLine(call: LongLineCall): Promise<CheckedLine>;
 }
 
 /**
- * Reads a training or validation file to its end: whether every line is an example that the base model
- * can hold, and about how many tokens they are. The error names the first line at fault.
+ * Reads a training or validation file to its end. Returns the approximate number of tokens, or an error with
+ * the first invalid line. Every line must be an example that fits the base model.
  *
- * @param param the field that named the file
+ * @param param the field that names the file
  */
 export async function checkFile(
   content: ReadableStream<Uint8Array>,
@@ -36,29 +36,29 @@ export async function checkFile(
 ): Promise<{ tokens: number } | { error: JobError }> {
   let tokens = 0;
   let examples = 0;
-  const refused = (code: string, message: string) => ({ error: { code, message, param } });
+  const rejected = (code: string, message: string) => ({ error: { code, message, param } });
   const pause = loopPauses();
   try {
     for await (const raw of readLines(content, MAX_LINE_BYTES)) {
       await pause();
       const checked = await checkRawLine(raw, limits);
       if (checked.kind === "blank") continue;
-      if (checked.kind === "refused") return refused("invalid_format", checked.message);
-      // No token is shorter than a byte: only long lines have to be counted.
+      if (checked.kind === "refused") return rejected("invalid_format", checked.message);
+      // Every token has at least one byte, so only long lines have to be counted.
       const isLong = raw.bytes.length > limits.contextTokens;
       if (isLong && (await isTooLong(checked.texts, limits, pause))) {
         const limit = `the base model's context of ${limits.contextTokens} tokens`;
         const message = `The example on line ${raw.line} exceeds ${limit}.`;
-        return refused("token_limit_exceeded", message);
+        return rejected("token_limit_exceeded", message);
       }
       tokens += tokensOfPrompt(checked.textBytes, checked.messages);
       examples += 1;
     }
   } catch (error) {
     if (!(error instanceof JsonLineError)) throw error;
-    return refused("invalid_format", notJsonLines(error));
+    return rejected("invalid_format", notJsonLines(error));
   }
-  return examples === 0 ? refused("invalid_format", "The file has no examples.") : { tokens };
+  return examples === 0 ? rejected("invalid_format", "The file has no examples.") : { tokens };
 }
 
 function checkRawLine(
@@ -88,27 +88,27 @@ async function isTooLong(
   return false;
 }
 
-/** What the check of a line found. Cheap to hand from one thread to another. */
+/** The result of the check of a line. Cheap to pass between threads. */
 export type CheckedLine =
   | { readonly kind: "blank" }
-  /** Why the file is refused. */
+  /** The reason why the file is rejected. */
   | { readonly kind: "refused"; readonly message: string }
   | {
       readonly kind: "example";
       readonly messages: number;
-      /** Bytes of its texts. */
+      /** Bytes of the texts. */
       readonly textBytes: number;
       readonly texts: JoinedTexts;
     };
 
-/** Texts behind one another: a thread hands over two values faster than a list of many thousands. */
+/** Concatenated texts. A thread transfers two values faster than a list of many thousands. */
 interface JoinedTexts {
   readonly joined: string;
   /** Characters of each text. */
   readonly lengths: Uint32Array<ArrayBuffer>;
 }
 
-/** What a work thread is asked about a line that would hold the event loop. */
+/** A call of the work thread for a line that would block the event loop. */
 export interface LongLineCall {
   readonly kind: "fine-tuning.check-line";
   readonly line: number;
@@ -122,7 +122,7 @@ export function checkLongLine({ line, bytes }: LongLineCall): CheckedLine {
 /**
  * Checks one line of a training or validation file.
  *
- * @param decode throws where the line is not valid UTF-8
+ * @param decode throws if the line is not valid UTF-8
  */
 function checkLine(line: number, decode: () => string): CheckedLine {
   try {
@@ -153,15 +153,15 @@ type Fields = Readonly<Record<string, unknown>>;
 const ROLES = new Set(["system", "developer", "user", "assistant", "tool", "function"]);
 const SHOWN_CHARACTERS = 40;
 
-/** Everything in a training example that a model reads, message by message. */
+/** All texts of a training example that a model reads. */
 interface Example {
   readonly messages: number;
   readonly texts: readonly string[];
 }
 
-/** Reads one line of a training file (spec 4.10); a text says what is wrong with it. */
+/** Reads one line of a training file (spec 4.10). Returns a description of the fault if the line is invalid. */
 function readExample(value: unknown): Example | string {
-  if (!isFields(value)) return "is no object";
+  if (!isFields(value)) return "is not an object";
   const { messages } = value;
   if (!Array.isArray(messages) || messages.length === 0) return 'has no list of "messages"';
   const texts: string[] = [];
@@ -171,24 +171,24 @@ function readExample(value: unknown): Example | string {
     if (fault !== undefined) return `has a message (${index + 1}) that ${fault}`;
     hasAnswer ||= (message as Fields).role === "assistant";
   }
-  if (!hasAnswer) return "has no message of the assistant, which is what is trained";
+  if (!hasAnswer) return "has no message of the assistant, which the training needs";
   if (value.tools !== undefined && value.tools !== null) texts.push(JSON.stringify(value.tools));
   return { messages: messages.length, texts };
 }
 
 function readMessage(message: unknown, texts: string[]): string | undefined {
-  if (!isFields(message)) return "is no object";
+  if (!isFields(message)) return "is not an object";
   const { role, content } = message;
   if (typeof role !== "string" || !ROLES.has(role)) {
     const shown = JSON.stringify(role)?.slice(0, SHOWN_CHARACTERS) ?? "no role";
-    return `has the role ${shown}, which is none`;
+    return `has the unknown role ${shown}`;
   }
-  const otherwise = saidWithoutContent(message);
-  for (const said of otherwise) texts.push(JSON.stringify(said));
+  const alternatives = saidWithoutContent(message);
+  for (const part of alternatives) texts.push(JSON.stringify(part));
   if (typeof content === "string") texts.push(content);
   else if (Array.isArray(content)) texts.push(JSON.stringify(content));
-  else if (content !== undefined && content !== null) return "has a content that is no text";
-  else if (role !== "assistant" || otherwise.length === 0) return "has no content";
+  else if (content !== undefined && content !== null) return "has content that is not text";
+  else if (role !== "assistant" || alternatives.length === 0) return "has no content";
   return undefined;
 }
 

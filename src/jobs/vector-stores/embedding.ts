@@ -8,7 +8,7 @@ import type { InternalIdempotencyKey } from "../../inference/call/call.ts";
 import { type ErrorCode, GatewayError, RETRYABLE_CODES } from "../../lib/errors.ts";
 import { quantised } from "./quantised-vector.ts";
 
-/** The request that searches, as far as the embedding of its questions is a call of its own. */
+/** The request of a search, as far as the paid call for its embeddings needs it. */
 export interface Searcher
   extends Pick<
     RequestContext,
@@ -17,17 +17,20 @@ export interface Searcher
   readonly request: Pick<Request, "signal">;
 }
 
-/** Embeds texts by paid calls, each charged to the key that wants them. */
+/** Embeds texts with paid calls, each charged to the key that needs them. */
 export interface TextEmbedding {
-  /** Whether the key may call the model. Throws 404 where there is no such model. */
+  /** Returns true if the key can call the model. Throws 404 if the model does not exist. */
   mayUse(caller: Caller, model: string): Promise<boolean>;
-  /** Throws what the paid call throws. */
+  /** Embeds questions. Throws the errors of the paid call. */
   ofQuestions(
     searcher: Searcher,
     model: string,
     texts: readonly string[],
   ): Promise<readonly ArrayLike<number>[]>;
-  /** The same call twice, on any instance, is charged once. Throws also where the key may not call any more. */
+  /**
+   * Embeds chunks. Repeated calls, on any instance, are charged once. Throws also if the key can no longer
+   * call.
+   */
   ofChunks(batch: ChunkBatch): Promise<readonly ArrayLike<number>[]>;
 }
 
@@ -38,15 +41,18 @@ export interface ChunkBatch {
   readonly idempotency: InternalIdempotencyKey;
 }
 
-/** With so many dimensions the answer of a call stays below a megabyte: a longer one is not kept for a replay. */
+/**
+ * Chunks per call. With up to this number of dimensions, the answer stays below a megabyte. Longer answers
+ * are not stored for a replay.
+ */
 const CHUNKS_A_CALL = 32;
 const MAX_DIMENSIONS = 5_120;
 
 /**
- * Embeds the chunks of a file that are not embedded yet, and completes it.
+ * Embeds the remaining chunks of a file, and completes the file.
  *
- * Each batch is one paid call under an idempotency key of its own: an owner that dies between charge and writing
- * leaves the result to the next one. The transaction that writes the embeddings removes it.
+ * Each batch is one paid call with its own idempotency key. If an owner dies between charge and write, the
+ * next owner finds the result under that key. The transaction that writes the embeddings removes it.
  *
  * @param guarded runs a transaction of the file's owner
  */
@@ -63,7 +69,7 @@ export async function embedChunks(
     if (waiting === undefined) return;
     const { firstPosition, texts } = waiting;
     if (texts.length === 0) return guarded((sql) => completeFile(sql, file.id));
-    // The file in place of an API key: no client's key equals it.
+    // The file is in place of an API key, so no client's key equals it.
     const idempotency = { keyId: file.id, idempotencyKey: String(firstPosition) };
     const embeddings = await embedding.ofChunks({ keyId, model, texts, idempotency });
     assertStorable(embeddings);
@@ -83,15 +89,15 @@ function assertStorable(embeddings: readonly ArrayLike<number>[]): void {
   );
 }
 
-const PASSING: ReadonlySet<ErrorCode> = new Set(RETRYABLE_CODES);
+const RETRYABLE: ReadonlySet<ErrorCode> = new Set(RETRYABLE_CODES);
 
-/** Of the gateway itself: they do not count as attempts. */
-const OWN: ReadonlySet<ErrorCode> = new Set(["overloaded", "database_unavailable"]);
+/** Errors of the gateway itself. They do not count as attempts. */
+const GATEWAY_CODES: ReadonlySet<ErrorCode> = new Set(["overloaded", "database_unavailable"]);
 
 export function isRetryable(error: unknown): boolean {
-  return !(error instanceof GatewayError) || PASSING.has(error.code);
+  return !(error instanceof GatewayError) || RETRYABLE.has(error.code);
 }
 
 export function isGatewayError(error: unknown): boolean {
-  return error instanceof GatewayError && OWN.has(error.code);
+  return error instanceof GatewayError && GATEWAY_CODES.has(error.code);
 }

@@ -36,7 +36,7 @@ const file = { description: "The file in the vector store", schema: storeFileObj
 const batch = { description: "The batch", schema: batchObject };
 const page = { description: "A page of files", schema: storeFileList };
 
-/** Files of a vector store, one by one and in batches. */
+/** Returns the routes of files in a vector store, single and in batches. */
 export function fileRoutes(stores: VectorStores): RouteDefinition[] {
   return [...listRoutes(stores), ...singleRoutes(stores), ...batchRoutes(stores)];
 }
@@ -47,7 +47,7 @@ function listRoutes(stores: VectorStores): RouteDefinition[] {
       method: "POST",
       path: FILES,
       tag,
-      summary: "Add a file to a vector store, which indexes it in the background",
+      summary: "Add file to vector store",
       access: writing,
       body: addFileBody,
       responses: { 200: file },
@@ -60,7 +60,7 @@ function listRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path: FILES,
       tag,
-      summary: "List the files of a vector store",
+      summary: "List vector store files",
       access: reading,
       query: storeFilesQuery,
       responses: { 200: page },
@@ -98,7 +98,7 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path,
       tag,
-      summary: "Retrieve a file of a vector store, with its state",
+      summary: "Retrieve vector store file",
       access: reading,
       responses: { 200: file },
       handle: ({ caller, params }) =>
@@ -108,7 +108,7 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       method: "POST",
       path,
       tag,
-      summary: "Set the attributes of a file in a vector store",
+      summary: "Update file attributes",
       access: writing,
       body: attributesBody,
       responses: { 200: file },
@@ -123,9 +123,14 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       method: "DELETE",
       path,
       tag,
-      summary: "Take a file out of a vector store; the file itself stays",
+      summary: "Remove file from vector store",
       access: writing,
-      responses: { 200: { description: "It is out of it", schema: deletedStoreFile } },
+      responses: {
+        200: {
+          description: "The file was removed from the vector store, and still exists",
+          schema: deletedStoreFile,
+        },
+      },
       async handle({ caller, params }) {
         await stores.removeFile(caller.key.organizationId, params.id!, params.file!);
         return jsonResponse({
@@ -139,10 +144,10 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path: `${path}/content`,
       tag,
-      summary: "Read the text of a file as it was indexed, in chunks",
+      summary: "Retrieve file content",
       access: reading,
       query: contentQuery,
-      responses: { 200: { description: "A page of chunks", schema: contentPage } },
+      responses: { 200: { description: "A page of the indexed chunks", schema: contentPage } },
       handle: (context) => content(context, stores),
     },
   ];
@@ -180,7 +185,7 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       method: "POST",
       path: BATCHES,
       tag,
-      summary: "Add up to 2000 files to a vector store",
+      summary: "Create file batch",
       access: writing,
       body: addBatchBody,
       responses: { 200: batch },
@@ -193,7 +198,7 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path: `${BATCHES}/:batch`,
       tag,
-      summary: "Retrieve a batch of files, with its state",
+      summary: "Retrieve file batch",
       access: reading,
       responses: { 200: batch },
       handle: ({ caller, params }) =>
@@ -203,7 +208,7 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       method: "POST",
       path: `${BATCHES}/:batch/cancel`,
       tag,
-      summary: "Cancel a batch: files that are not indexed yet are not going to be",
+      summary: "Cancel file batch",
       access: writing,
       responses: { 200: batch },
       handle: ({ caller, params }) =>
@@ -213,7 +218,7 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path: `${BATCHES}/:batch/files`,
       tag,
-      summary: "List the files of a batch",
+      summary: "List files of a batch",
       access: reading,
       query: storeFilesQuery,
       responses: { 200: page },
@@ -222,14 +227,14 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
   ];
 }
 
-/** Throws 400 unless there is exactly one list, of one file at least. */
+/** Returns the files of a batch. Throws 400 unless there is exactly one list, with at least one file. */
 function batchFiles({ file_ids, files, attributes, chunking_strategy }: BatchBody): StatedFile[] {
   const ofIds = file_ids?.map((file_id) => ({ file_id, attributes, chunking_strategy }));
   const stated = ofIds ?? files ?? [];
   if (stated.length === 0 || (ofIds !== undefined && (files ?? undefined) !== undefined)) {
     throw new GatewayError(
       "invalid_body",
-      'Request body: give either "file_ids" or "files", with one file at least.',
+      'Request body: must have either "file_ids" or "files", with at least one file.',
       { param: "file_ids" },
     );
   }

@@ -9,7 +9,7 @@ const MAX_VALUE_CHARACTERS = 512;
 const MEMBERS = { compound: ["type", "filters"], comparison: ["type", "key", "value"] } as const;
 const COMPARISONS = ["eq", "ne", "gt", "gte", "lt", "lte"] as const;
 
-/** The `filters` of a search, as OpenAI has them. Throws 400. */
+/** Parses the `filters` of a search, in OpenAI's form. Throws 400. */
 export function readFilter(value: unknown): AttributeFilter {
   return new FilterReader().read(value, 1);
 }
@@ -37,7 +37,7 @@ class FilterReader {
     }
     return {
       type: filter.type as "and" | "or",
-      filters: filters.map((one) => this.read(one, depth + 1)),
+      filters: filters.map((entry) => this.read(entry, depth + 1)),
     };
   }
 }
@@ -54,14 +54,14 @@ function comparison(filter: Readonly<Record<string, unknown>>): AttributeFilter 
     }
     return { type, key, value };
   }
-  const one = COMPARISONS.find((name) => name === type);
-  if (one === undefined) {
+  const comparisonType = COMPARISONS.find((name) => name === type);
+  if (comparisonType === undefined) {
     throw invalid(
       `must have one of the types ${[...COMPARISONS, "in", "nin", "and", "or"].join(", ")}`,
     );
   }
   if (!isValue(value)) throw invalid("must have a string, a number or a boolean as its value");
-  return { type: one, key, value };
+  return { type: comparisonType, key, value };
 }
 
 function isValue(value: unknown): value is string | number | boolean {
@@ -69,8 +69,11 @@ function isValue(value: unknown): value is string | number | boolean {
   return typeof value === "number" || typeof value === "boolean";
 }
 
-function assertMembers(filter: Readonly<Record<string, unknown>>, known: readonly string[]): void {
-  const unknown = Object.keys(filter).find((name) => !known.includes(name));
+function assertMembers(
+  filter: Readonly<Record<string, unknown>>,
+  allowed: readonly string[],
+): void {
+  const unknown = Object.keys(filter).find((name) => !allowed.includes(name));
   if (unknown !== undefined) throw invalid(`must not have the member "${unknown.slice(0, 64)}"`);
 }
 

@@ -32,14 +32,17 @@ interface IndexingDependencies {
   readonly ownership: Ownership;
   readonly files: FileLibrary;
   readonly extraction: Extraction;
-  /** Once calls can be made. */
+  /** Resolves when calls can be made. */
   readonly embedding: Promise<TextEmbedding>;
-  /** A file is done, so that there is room for another one. */
+  /** Called when a file is done, so that there is room for another one. */
   onRoom(): void;
   onError(error: unknown): void;
 }
 
-/** Files that this process works on at a time, of one organization, and those of them whose text is being read. */
+/**
+ * Maximum files that this process works on at a time, in total and for one organization, and maximum files
+ * whose text is being read.
+ */
 const MAX_FILES_AT_A_TIME = 24;
 const MAX_FILES_OF_ONE = 4;
 const MAX_READ_AT_A_TIME = 3;
@@ -50,23 +53,24 @@ const MAX_CHUNKS_OF_ORGANIZATION = 200_000;
 const MAX_CHUNKS_OF_FILE = 10_000;
 const MAX_ATTEMPTS = 5;
 const FIRST_DELAY_MS = 2_000;
-/** Providers that limit calls, or are down, are so for longer. */
+/** Longer than for other failures, because providers that limit calls or are down stay so for longer. */
 const FIRST_EMBEDDING_DELAY_MS = 15_000;
 
-/*
- * One file in one store, by its owner:
+/**
+ * The life of a file in a store, run by its owner:
  *
- * in_progress  without chunks: its text is read into chunks that no search finds, from the first one on in each
- *              attempt. With chunks: they are embedded, where a model is stated, from the first one on that is not.
- *              The last transaction makes it completed, or failed where the file is at fault or its key cannot pay
- * completed    rests
- * failed, cancelled, removed  its chunks are deleted a thousand at a time; then the row of a removed one, too
+ * in_progress Without chunks: the owner reads the text into chunks that no search finds yet. Each attempt
+ * starts with the first chunk. With chunks: the owner embeds the remaining ones if a model is set. The last
+ * transaction makes the file completed, or failed if the file is invalid or its key cannot pay
+ * completed nothing remains to be done
+ * failed, cancelled, removed the owner deletes the chunks, a thousand at a time, and then the row of a
+ * removed file
  *
- * Requests move a file to cancelled and removed at any time. Each of the owner's transactions is guarded by its
- * lease, and moves only a file that still is in_progress.
+ * Requests can cancel or remove a file at any time. The lease guards each of the owner's transactions, and
+ * each changes only a file that is still in_progress.
  */
 
-/** Bounds the files whose text is being read. */
+/** Returns the semaphore that bounds the files whose text is being read. */
 export function createReadingSemaphore(): FairSemaphore {
   return new FairSemaphore({
     most: MAX_READ_AT_A_TIME,
@@ -93,13 +97,13 @@ export class Indexing {
     });
   }
 
-  /** Files that this instance has room for now. */
+  /** Returns ids of due files, at most as many as this instance has room for. */
   async findWork(limit: number): Promise<readonly string[]> {
     const { sql } = this.#dependencies;
     const room = Math.min(limit, MAX_FILES_AT_A_TIME - this.#runs.size);
     if (room <= 0) return [];
     await clearExpiredStores(sql);
-    // A provider of their own that never answers must not keep the files of others waiting.
+    // One organization's provider that never answers must not delay the files of others.
     const without = this.#runs.organizationsWith(MAX_FILES_OF_ONE);
     return findDueStoreFiles(sql, room, { mostOfOne: MAX_FILES_OF_ONE, without });
   }
@@ -108,7 +112,7 @@ export class Indexing {
     this.#runs.start(lease);
   }
 
-  /** Leaves every file where it stands, for its next owner. */
+  /** Stops. Every file keeps its state for its next owner. */
   async stop(): Promise<void> {
     const stopped = this.#runs.stop();
     this.#dependencies.extraction.close();
@@ -148,7 +152,7 @@ export class Indexing {
       maxOfStore: MAX_CHUNKS_OF_STORE,
       maxOfOrganization: MAX_CHUNKS_OF_ORGANIZATION,
     };
-    // What an owner before this one has written.
+    // Chunks of an earlier owner.
     let isMore = true;
     while (isMore) isMore = await this.#runs.guarded(run, (sql) => deleteChunks(sql, file.number));
     const written = await this.#writeChunks(run, file);
@@ -158,7 +162,7 @@ export class Indexing {
     if (outcome === "full") {
       throw new DocumentFault(
         "invalid_file",
-        `There is no room for its ${written.chunks} chunks: a vector store has at most ${limits.maxOfStore}, an organization ${limits.maxOfOrganization}.`,
+        `The file's ${written.chunks} chunks do not fit: a vector store can have at most ${limits.maxOfStore} chunks, an organization ${limits.maxOfOrganization}.`,
       );
     }
   }
@@ -187,10 +191,13 @@ export class Indexing {
     for await (const { text, words } of extraction.chunksOf(content, order, run.abandoned)) {
       chunks += 1;
       if (chunks > MAX_CHUNKS_OF_FILE) {
-        throw new DocumentFault("invalid_file", `It has more than ${MAX_CHUNKS_OF_FILE} chunks.`);
+        throw new DocumentFault(
+          "invalid_file",
+          `The file has more than ${MAX_CHUNKS_OF_FILE} chunks.`,
+        );
       }
       usageBytes += Buffer.byteLength(text);
-      // Questions often name a file's subject as its name does.
+      // Added, because questions often contain words of the file name.
       waiting.push({ text, words: `${nameWords} ${words}` });
       if (waiting.length === CHUNKS_A_TRANSACTION) await write();
     }
@@ -207,7 +214,7 @@ export class Indexing {
       if (error instanceof LeaseLostError || run.abandoned.aborted) throw error;
       if (!(error instanceof GatewayError)) onError(error);
       const isFailure = !isGatewayError(error);
-      // Each batch that was written has set it back.
+      // Read again, because each written batch resets it.
       const attempts = (await readIndexedFile(sql, file.id))?.attempts ?? 0;
       if (isRetryable(error) && (!isFailure || attempts + 1 < MAX_ATTEMPTS)) {
         const delayMs = FIRST_EMBEDDING_DELAY_MS * 2 ** attempts;
@@ -229,7 +236,7 @@ export class Indexing {
       return this.#runs.guarded(run, (sql) => failIndexing(sql, file.id, error));
     }
     if (error instanceof GatewayError && error.code === "file_not_found") {
-      // Its deletion has taken it out of the store, too.
+      // The deletion has also removed the file from the store.
       return;
     }
     onError(error);

@@ -2,7 +2,7 @@ import type { QuantisedVector } from "../../../db/queries/vector-store-vectors.t
 
 const MOST_OF_A_BYTE = 127;
 
-/** Of an embedding, whatever its length. */
+/** Returns the quantised form of an embedding of any length. */
 export function quantised(embedding: ArrayLike<number>): QuantisedVector {
   const length = lengthOf(embedding);
   let most = 0;
@@ -18,7 +18,10 @@ export function quantised(embedding: ArrayLike<number>): QuantisedVector {
   return { signs, bytes: new Uint8Array(bytes.buffer), scale };
 }
 
-/** The cosine of the angle to the embedding of a question, which may have any length: the order is the same. */
+/**
+ * Returns the cosine of the angle to the embedding of a question. If that embedding is not normalized, the
+ * value is scaled, and the order stays correct.
+ */
 export function nearness(
   question: ArrayLike<number>,
   { bytes, scale }: Pick<QuantisedVector, "bytes" | "scale">,

@@ -32,7 +32,7 @@ const writing: Access = { kind: "storage", scope: "files:write" };
 const tag = "Vector stores";
 const STORES = "/v1/vector_stores";
 
-/** Vector stores, in the shapes of OpenAI's. */
+/** Returns the vector store routes, in OpenAI's form. */
 export function vectorStoreRoutes(stores: VectorStores): RouteDefinition[] {
   return [...storeRoutes(stores), searchRoute(stores), ...fileRoutes(stores)];
 }
@@ -53,7 +53,7 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       method: "POST",
       path: STORES,
       tag,
-      summary: "Create a vector store",
+      summary: "Create vector store",
       access: writing,
       body: createStoreBody,
       responses: { 200: store },
@@ -63,7 +63,7 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path: STORES,
       tag,
-      summary: "List the organization's vector stores",
+      summary: "List vector stores",
       access: reading,
       query: storesQuery,
       responses: { 200: { description: "A page of vector stores", schema: storeList } },
@@ -76,7 +76,7 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path: `${STORES}/:id`,
       tag,
-      summary: "Retrieve a vector store",
+      summary: "Retrieve vector store",
       access: reading,
       responses: { 200: store },
       handle: async ({ caller, params }) =>
@@ -86,7 +86,7 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       method: "POST",
       path: `${STORES}/:id`,
       tag,
-      summary: "Change a vector store's name, metadata or expiry",
+      summary: "Update vector store",
       access: writing,
       body: updateStoreBody,
       responses: { 200: store },
@@ -96,9 +96,14 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       method: "DELETE",
       path: `${STORES}/:id`,
       tag,
-      summary: "Delete a vector store; its files themselves stay",
+      summary: "Delete vector store",
       access: writing,
-      responses: { 200: { description: "It is gone", schema: deletedStore } },
+      responses: {
+        200: {
+          description: "The vector store was deleted. Its files still exist",
+          schema: deletedStore,
+        },
+      },
       async handle({ caller, params: { id } }) {
         await stores.remove(caller.key.organizationId, id!);
         return jsonResponse({ id, object: "vector_store.deleted", deleted: true });
@@ -134,10 +139,10 @@ function searchRoute(stores: VectorStores): RouteDefinition {
     method: "POST",
     path: `${STORES}/:id/search`,
     tag,
-    summary: "Search a vector store for passages that answer a question",
+    summary: "Search vector store",
     access: reading,
     body: searchBody,
-    responses: { 200: { description: "The passages, the best first", schema: searchPage } },
+    responses: { 200: { description: "The passages, best first", schema: searchPage } },
     async handle(context) {
       const { query, max_num_results, filters, ranking_options } = context.body;
       const queries = typeof query === "string" ? [query] : query;
@@ -152,7 +157,7 @@ function searchRoute(stores: VectorStores): RouteDefinition {
   });
 }
 
-/** Throws 400. */
+/** Returns the weights. Throws 400. */
 function weightsOf(
   stated: { readonly embedding_weight: number; readonly text_weight: number } | undefined,
 ): RankingWeights {

@@ -8,13 +8,13 @@ const MAX_FILES_OF_BATCH = 2_000;
 const MAX_QUERIES = 10;
 const MAX_QUERY_CHARACTERS = 8_192;
 const MAX_NAME_CHARACTERS = 512;
-/** More than a file has; a column takes it. */
+/** More chunks than a file can have. The database column can store it. */
 const MAX_POSITION = 1_000_000;
 const closed = { additionalProperties: false } as const;
 
 export const DEFAULT_PAGE = 20;
 export const DEFAULT_RESULTS = 10;
-/** OpenAI's `auto`. */
+/** The values of OpenAI's `auto`. */
 export const AUTO_CHUNKING = { maxTokens: 800, overlapTokens: 400 } as const;
 
 const chunkingStrategy = Type.Union(
@@ -47,7 +47,7 @@ const attributes = Type.Record(
   {
     maxProperties: 16,
     propertyNames: { minLength: 1, maxLength: 64 },
-    description: "What searches can be filtered by",
+    description: "Values that search filters can use",
   },
 );
 
@@ -102,7 +102,7 @@ export const addBatchBody = Type.Object(
     files: optional(
       Type.Array(addedFile, {
         maxItems: MAX_FILES_OF_BATCH,
-        description: "In place of file_ids, each with its own attributes and chunking",
+        description: "Alternative to file_ids, with attributes and chunking for each file",
       }),
     ),
     attributes: optional(attributes),
@@ -136,7 +136,7 @@ export const searchBody = Type.Object(
           hybrid_search: optional(
             Type.Object(
               { embedding_weight: weight, text_weight: weight },
-              { ...closed, description: "How much the two rankings count; 0 leaves one out" },
+              { ...closed, description: "Weights of the two rankings. 0 disables a ranking" },
             ),
           ),
         },
@@ -144,13 +144,13 @@ export const searchBody = Type.Object(
       ),
     ),
     rewrite_query: optional(
-      Type.Boolean({ description: "Accepted; the question is searched as it stands" }),
+      Type.Boolean({ description: "Accepted without effect: the question is searched unchanged" }),
     ),
   },
   { ...closed, examples: [{ query: "How many days of leave do I have?", max_num_results: 5 }] },
 );
 
-/** Cursors that a list of these ids can have: of a UUIDv7. */
+/** Returns the paging fields of a list. Its cursors are ids with a UUIDv7. */
 function pageFields(prefix: "vs" | "file") {
   const cursor = Type.String({ pattern: `^${prefix}_[0-9a-f]{32}$` });
   return {
@@ -172,7 +172,7 @@ export const contentQuery = Type.Object(
       Type.Integer({
         minimum: 0,
         maximum: MAX_POSITION,
-        description: "next_page of the page before",
+        description: "The next_page value of the previous page",
       }),
     ),
   },
@@ -194,7 +194,7 @@ export const storeObject = Type.Object({
   created_at: unixSeconds,
   name: nullable(Type.String()),
   description: nullable(Type.String()),
-  usage_bytes: Type.Integer({ description: "Of the texts of all chunks" }),
+  usage_bytes: Type.Integer({ description: "Bytes of the texts of all chunks" }),
   file_counts: fileCounts,
   status: Type.Enum(["expired", "in_progress", "completed"]),
   expires_after: nullable(expiresAfter),
@@ -204,7 +204,7 @@ export const storeObject = Type.Object({
 });
 
 export const storeFileObject = Type.Object({
-  id: Type.String({ description: "Of the file" }),
+  id: Type.String({ description: "Id of the file" }),
   object: Type.Literal("vector_store.file"),
   usage_bytes: Type.Integer(),
   created_at: unixSeconds,
@@ -219,7 +219,7 @@ export const storeFileObject = Type.Object({
   chunking_strategy: chunkingStrategy,
   attributes,
   embedding_model: nullable(
-    Type.String({ description: "Null: the file is found by its words alone" }),
+    Type.String({ description: "Null if searches find the file only by its words" }),
   ),
 });
 
@@ -248,7 +248,7 @@ const content = Type.Object({ type: Type.Literal("text"), text: Type.String() })
 
 export const contentPage = Type.Object({
   object: Type.Literal("vector_store.file_content.page"),
-  data: Type.Array(content, { description: "The chunks, which overlap" }),
+  data: Type.Array(content, { description: "The chunks, which can overlap" }),
   has_more: Type.Boolean(),
   next_page: nullable(Type.String()),
 });

@@ -15,9 +15,9 @@ import { nearness, quantised } from "./quantised-vector.ts";
 export interface SearchOptions {
   readonly filter: AttributeFilter | undefined;
   readonly maxResults: number;
-  /** 0 to 1; results below it are left out. */
+  /** Minimum score, 0 to 1. Results below it are left out. */
   readonly scoreThreshold: number;
-  /** How much each ranking counts where there are both; not both are 0. */
+  /** Weights of the rankings, used if both exist. At least one is above 0. */
   readonly weights: RankingWeights;
 }
 
@@ -26,33 +26,33 @@ export interface RankingWeights {
   readonly text: number;
 }
 
-/** Questions as a model embeds them, in their order. */
+/** Questions with their embeddings, in order. */
 export interface EmbeddedQuestions {
   readonly model: string;
   readonly embeddings: readonly ArrayLike<number>[];
 }
 
 export interface SearchResult extends FoundChunk {
-  /** 0 to 1: 1 is first in every ranking. */
+  /** 0 to 1. A chunk that is first in every ranking has 1. */
   readonly score: number;
 }
 
-/** Chunks that one ranking contributes. */
+/** Maximum chunks of one ranking. */
 const RANKED_CHUNKS = 100;
-/** Chunks, the nearest by the signs of their embeddings, of which the embeddings themselves are compared. */
+/** Number of chunks with the nearest signs whose embeddings are compared. */
 const COMPARED_CHUNKS = 400;
 
-/** Chunks, the best first. */
+/** Chunks, best first. */
 interface Ranking {
   readonly weight: number;
   readonly places: readonly ChunkPlace[];
 }
 
 /**
- * Searches stores of an organization; stores that it does not have, or that have expired, hold nothing. Several
- * queries are fused like rankings of one.
+ * Searches stores of an organization. Stores that do not exist or have expired have no results. Several
+ * queries are fused like rankings of one query.
  *
- * @param embedded undefined: by words alone
+ * @param embedded embedded questions; undefined to search only by words
  */
 export async function searchVectorStores(
   sql: Database,
@@ -78,15 +78,15 @@ export async function searchVectorStores(
     .filter(({ score }) => score >= scoreThreshold)
     .slice(0, maxResults);
   await noteStoresUsed(sql, vectorStoreIds);
-  const found = await readFoundChunks(sql, organizationId, best);
-  const byPlace = new Map(found.map((chunk) => [nameOf(chunk), chunk]));
+  const chunks = await readFoundChunks(sql, organizationId, best);
+  const byName = new Map(chunks.map((chunk) => [nameOf(chunk), chunk]));
   return best.flatMap((place) => {
-    const chunk = byPlace.get(nameOf(place));
+    const chunk = byName.get(nameOf(place));
     return chunk === undefined ? [] : { ...chunk, score: place.score };
   });
 }
 
-/** Chunks whose embeddings are nearest to that of the question: found by signs, put in order by bytes. */
+/** Returns the chunks with the nearest embeddings: found by signs, and ordered by bytes. */
 async function findNearest(
   sql: Database,
   scope: SearchScope,
@@ -106,10 +106,13 @@ function inOrder(a: ChunkPlace, b: ChunkPlace): number {
   return a.file === b.file ? a.position - b.position : a.file < b.file ? -1 : 1;
 }
 
-/** How slowly a rank loses weight (Cormack, Clarke and Büttcher, 2009). */
+/** Constant that determines how slowly a rank loses weight (Cormack, Clarke and Büttcher, 2009). */
 const RANK_OFFSET = 60;
 
-/** Reciprocal rank fusion, the best first; 1 is the score of what is first in every ranking. */
+/**
+ * Fuses rankings by reciprocal rank fusion, best first. The score of a chunk that is first in every ranking
+ * is 1.
+ */
 export function fuseRankings(rankings: readonly Ranking[]): (ChunkPlace & { score: number })[] {
   const fused = new Map<string, ChunkPlace & { score: number }>();
   const weights = rankings.reduce((sum, { weight }) => sum + weight, 0);

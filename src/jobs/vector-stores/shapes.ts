@@ -12,7 +12,7 @@ import type {
 import { AUTO_CHUNKING, DEFAULT_PAGE } from "./schemas.ts";
 import type { SearchResult } from "./search.ts";
 
-/** Between the wire of OpenAI and what the gateway keeps: bodies and queries that their schemas have accepted. */
+/** Converts between OpenAI's objects and the gateway's records. Bodies and queries have passed their schemas. */
 
 interface StatedChunking {
   readonly type: "auto" | "static";

@@ -47,7 +47,7 @@ import {
 
 const MAX_STORES = 1_000;
 export const MAX_FILES_OF_STORE = 10_000;
-/** Searches hold connections that all requests share, some for seconds. */
+/** Maximum concurrent searches. They hold connections that all requests share, some for seconds. */
 const SEARCHES_AT_A_TIME = 4;
 const SEARCHES_AT_A_TIME_OF_ONE = 2;
 const MAX_WAITING_SEARCHES = 1_024;
@@ -60,13 +60,13 @@ type Payer = Pick<Addition, "organizationId" | "keyId" | "embeddingModel">;
 
 interface VectorStoreDependencies {
   readonly sql: Database;
-  /** What embeds chunks and questions; undefined: texts are found by their words alone. */
+  /** The model that embeds chunks and questions. If undefined, searches find texts only by their words. */
   readonly embeddingModel: string | undefined;
-  /** Once calls can be made. */
+  /** Resolves when calls can be made. */
   readonly embedding: Promise<TextEmbedding>;
 }
 
-/** Bounds the searches that run. */
+/** Returns the semaphore that bounds the searches. */
 export function createSearchSemaphore(): FairSemaphore {
   return new FairSemaphore({
     most: SEARCHES_AT_A_TIME,
@@ -76,7 +76,7 @@ export function createSearchSemaphore(): FairSemaphore {
   });
 }
 
-/** Vector stores of organizations as callers see them; what indexes their files is indexing.ts. */
+/** The vector stores of organizations, for requests. indexing.ts indexes their files. */
 export class VectorStores {
   readonly #sql: Database;
   readonly #dependencies: VectorStoreDependencies;
@@ -117,7 +117,7 @@ export class VectorStores {
     return listVectorStores(this.#sql, organizationId, page);
   }
 
-  /** Throws 404, and 400 where it has expired. */
+  /** Throws 404, and 400 if the store has expired. */
   async update(organizationId: string, id: string, change: StoreChange): Promise<VectorStore> {
     await this.#findCurrent(organizationId, id);
     if (!(await updateVectorStore(this.#sql, organizationId, id, change))) throw noStore();
@@ -182,7 +182,7 @@ export class VectorStores {
     if (!isRemoved) throw noFile();
   }
 
-  /** Texts of a file's chunks from a position on, at most `limit`. Throws 404. */
+  /** Returns the texts of a file's chunks from a position on, at most `limit`. Throws 404. */
   async readContent(
     organizationId: string,
     storeId: string,
@@ -219,14 +219,17 @@ export class VectorStores {
     return batch ?? Promise.reject(noBatch());
   }
 
-  /** Files of it that are indexed already stay. Throws 404. */
+  /** Cancels a batch. Its indexed files stay. Throws 404. */
   async cancelBatch(organizationId: string, storeId: string, id: string): Promise<StoreBatch> {
     await this.findBatch(organizationId, storeId, id);
     await this.#sql.begin((transaction) => cancelStoreBatch(transaction, id));
     return this.findBatch(organizationId, storeId, id);
   }
 
-  /** Throws 404, and 400 where the store has expired; and what the paid call throws where the questions are embedded. */
+  /**
+   * Searches a store. Throws 404, 400 if the store has expired, and the errors of the paid call that embeds
+   * the questions.
+   */
   async search(
     searcher: Searcher,
     storeId: string,
@@ -237,12 +240,15 @@ export class VectorStores {
     return this.searchAll(searcher, [storeId], queries, options);
   }
 
-  /** Throws 404, and 400 where a store has expired. */
+  /** Throws 404, and 400 if a store has expired. */
   async assertSearchable(organizationId: string, storeIds: readonly string[]): Promise<void> {
     await Promise.all(storeIds.map((id) => this.#findCurrent(organizationId, id)));
   }
 
-  /** Searches several stores as one; those that are not there, or have expired, hold nothing. Throws as `search`. */
+  /**
+   * Searches several stores as one. Stores that do not exist or have expired have no results. Throws like
+   * `search`.
+   */
   async searchAll(
     searcher: Searcher,
     vectorStoreIds: readonly string[],
@@ -257,7 +263,10 @@ export class VectorStores {
     return this.#searches.run(organizationId, search, searcher.request.signal);
   }
 
-  /** Undefined where nothing that could be found is embedded, or the key may not call the model. */
+  /**
+   * Embeds the questions. Returns undefined if no searched file is embedded, or if the key cannot call the
+   * model.
+   */
   async #embed(
     searcher: Searcher,
     scope: SearchScope,
@@ -269,7 +278,7 @@ export class VectorStores {
     return { model, embeddings: await embedding.ofQuestions(searcher, model, queries) };
   }
 
-  /** A key that may not call the model adds and finds texts by their words alone. */
+  /** Returns the payer of embeddings. A key that cannot call the model adds and finds texts only by their words. */
   async #payer(caller: Caller): Promise<Payer> {
     const { embeddingModel } = this.#dependencies;
     const { id: keyId, organizationId } = caller.key;
@@ -343,5 +352,5 @@ function expired(): GatewayError {
 }
 
 function quotaExceeded(what: string): GatewayError {
-  return new GatewayError("quota_exceeded", `An organization may have at most ${what}.`);
+  return new GatewayError("quota_exceeded", `An organization can have at most ${what}.`);
 }

@@ -25,7 +25,7 @@ import { networkCheck } from "../../lib/public-address.ts";
 import type { InFlight } from "../../platform/cluster/in-flight.ts";
 import type { Coordination, RateWindows } from "../../platform/cluster/interface.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
-import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
+import { createEgressGuard } from "../../platform/egress/guard.ts";
 import type { RequestRecord } from "../../platform/telemetry/interface.ts";
 import type { MetricExport } from "../../platform/telemetry/metric-export.ts";
 import type { EventLoopLag } from "../../platform/telemetry/process-metrics.ts";
@@ -104,11 +104,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     new SingleSignOn({
       config: config.singleSignOn,
       egress: {
-        guard: new EgressGuard({
-          resolve: systemResolve,
-          allowedCidrs: config.egressAllow,
-          allowsHttp: false,
-        }),
+        guard: createEgressGuard(config, false),
       },
       clock,
     });

@@ -22,7 +22,7 @@ import { FairWorkThread } from "../../lib/work-thread.ts";
 import type { Coordination } from "../../platform/cluster/interface.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import { createEgressDownload } from "../../platform/egress/download.ts";
-import { EgressGuard, EgressRefused, systemResolve } from "../../platform/egress/guard.ts";
+import { createEgressGuard, EgressRefused } from "../../platform/egress/guard.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { type Provider, ProviderFailure } from "../../providers/interface.ts";
 import type { ActorWorld } from "./actor-world.ts";
@@ -179,11 +179,7 @@ const FETCH_TIMEOUT_MS = 60_000;
 
 /** Fetches images that providers store for a time. Their URLs are untrusted, like URLs of users. */
 function imageFetch(config: GatewayConfig): ImageServices["fetchImage"] {
-  const guard = new EgressGuard({
-    resolve: systemResolve,
-    allowedCidrs: config.egressAllow,
-    allowsHttp: config.webhookAllowHttp,
-  });
+  const guard = createEgressGuard(config);
   const download = createEgressDownload({ guard });
   const fetchOnce: ImageServices["fetchImage"] = async (url, { maxBytes, signal }) => {
     try {

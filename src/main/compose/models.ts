@@ -12,7 +12,7 @@ import type { ClusterMembership } from "../../platform/cluster/membership.ts";
 import { asksForModels } from "../../platform/config/provider-types.ts";
 import { isLocalServer } from "../../platform/config/providers.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
-import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
+import { createEgressGuard } from "../../platform/egress/guard.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { askModelList } from "../../providers/catalogue/ask-model-list.ts";
 import {
@@ -22,9 +22,9 @@ import {
 } from "../../providers/catalogue/build-catalogue.ts";
 import { createModelIndex, LiveModelIndex } from "../../providers/catalogue/model-index.ts";
 import {
-  keepLists,
+  storeLists,
   type ModelLists,
-  readKeptLists,
+  readStoredLists,
 } from "../../providers/catalogue/model-list-cache.ts";
 import { builtInModels } from "../../providers/catalogue/provider-models.ts";
 import { createProviders } from "../../providers/registry.ts";
@@ -61,11 +61,7 @@ export function composeProviders(
     httpClient,
     providerFactories: { sandbox: () => sandbox, ...providerFactories },
   };
-  const guard = new EgressGuard({
-    resolve: systemResolve,
-    allowedCidrs: config.egressAllow,
-    allowsHttp: config.webhookAllowHttp,
-  });
+  const guard = createEgressGuard(config);
   const byokProviders = new ByokProviders({ settings, shared, clock, guard });
   const byokKeys = new ByokKeys({ ...base, byokProviders });
   const providerKeys = new ProviderKeys({ ...base, guard, byokProviders, byokKeys });
@@ -98,7 +94,7 @@ export async function composeModels(parts: ModelParts) {
   const kept =
     config.modelListsSeconds === 0
       ? new Map()
-      : await readKeptLists(config.dataDir, asked, clock.nowMs());
+      : await readStoredLists(config.dataDir, asked, clock.nowMs());
   const builtIn = memoised((typeName) => builtInModels(typeName, new Date()));
   const build = (discovered: ModelLists): Promise<Catalogue> => {
     const { providers, models, sandbox } = config;
@@ -111,7 +107,7 @@ export async function composeModels(parts: ModelParts) {
     random: Math.random,
     ask: (provider) => askModelList(httpClient, provider),
     kept,
-    keep: (read) => keepLists(config.dataDir, asked, read),
+    keep: (read) => storeLists(config.dataDir, asked, read),
     async changed(discovered) {
       const catalogue = await build(discovered);
       for (const report of catalogue.reports) logReport(telemetry.log, report);

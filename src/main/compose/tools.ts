@@ -17,7 +17,7 @@ import { newId } from "../../lib/ids.ts";
 import { FEMTO_PER_NANO } from "../../lib/money.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import { createEgressFetch } from "../../platform/egress/fetch.ts";
-import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
+import { createEgressGuard } from "../../platform/egress/guard.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import type { FileParts } from "./files.ts";
 import { composeWebSearch } from "./web-search.ts";
@@ -97,12 +97,8 @@ function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
 
 /** Composes tools of remote MCP servers. The client is loaded only if the settings allow a server. */
 function composeMcp(config: GatewayConfig): McpTools {
-  const { mcpServers: allowedHosts, egressAllow, webhookAllowHttp } = config;
-  const guard = new EgressGuard({
-    resolve: systemResolve,
-    allowedCidrs: egressAllow,
-    allowsHttp: webhookAllowHttp,
-  });
+  const { mcpServers: allowedHosts } = config;
+  const guard = createEgressGuard(config);
   const fetchWith = (onBroken: (error: unknown) => void) =>
     createEgressFetch({ guard }, MAX_ANSWER_BYTES, onBroken);
   return new McpTools({

@@ -6,7 +6,7 @@ import { WebSearch } from "../../inference/tools/web-search/web-search.ts";
 import type { SearchConfig } from "../../platform/config/search-settings.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import { createEgressDownload } from "../../platform/egress/download.ts";
-import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
+import { createEgressGuard } from "../../platform/egress/guard.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { createHttpClient } from "../../providers/transport/http-client.ts";
 
@@ -39,11 +39,7 @@ function searchBy(
   { config, telemetry }: Parameters<typeof composeWebSearch>[0],
 ): WebSearchParts {
   // The URLs that a search finds are untrusted, like URLs of users.
-  const guard = new EgressGuard({
-    resolve: systemResolve,
-    allowedCidrs: config.egressAllow,
-    allowsHttp: true,
-  });
+  const guard = createEgressGuard(config, true);
   const extraction = new Extraction(PAGE_BOUNDS);
   const pages = new PageReader({ download: createEgressDownload({ guard }), extraction });
   const backend = new SearchBackend(search, createHttpClient({ proxies: config.proxies }));

@@ -11,7 +11,7 @@ import type { Keyring } from "../../lib/keyring.ts";
 import type { Wakes } from "../../platform/cluster/interface.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import { createEgressSend } from "../../platform/egress/client.ts";
-import { EgressGuard, systemResolve } from "../../platform/egress/guard.ts";
+import { createEgressGuard } from "../../platform/egress/guard.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { WebhookDispatcher } from "../../webhooks/deliveries.ts";
 import { DeliveryWriter } from "../../webhooks/delivery-writer.ts";
@@ -122,11 +122,7 @@ export function createLoadSemaphore(): FairSemaphore {
 function createDeliveries({ config, connections, instance, clock, ...options }: WebhookOptions) {
   const { ownership, unowned } = options.node;
   const secrets = new WebhookSecrets(options.keyring);
-  const guard = new EgressGuard({
-    resolve: systemResolve,
-    allowedCidrs: config.egressAllow,
-    allowsHttp: config.webhookAllowHttp,
-  });
+  const guard = createEgressGuard(config);
   const sendEvent = createSendEvent({
     send: createEgressSend({ guard }),
     clock,

@@ -3,15 +3,18 @@ import { CHANGES_CHANNEL, type Change, recentChanges } from "../../../db/queries
 
 export interface ChangeFeedDependencies {
   readonly sql: Database;
-  /** An object changed in another process, or in this one. */
+  /** Called when an object has changed, in this process or another one. */
   onChange(kind: string, objectId: string): void;
-  /** News may have been missed: nothing in memory can be trusted. */
+  /** Called when changes may have been missed, so that everything in memory can be outdated. */
   onGap(): void;
 }
 
 const MAX_SEEN_CHANGES = 10_000;
 
-/** What changed in other processes: by notification at once, and by a look at the table in any case. */
+/**
+ * Reports changes of all processes. A notification reports a change immediately. The heartbeats
+ * also read the table of changes, in case a notification is lost.
+ */
 export class ChangeFeed {
   readonly #dependencies: ChangeFeedDependencies;
   readonly #seen = new Set<bigint>();
@@ -21,7 +24,10 @@ export class ChangeFeed {
     this.#dependencies = dependencies;
   }
 
-  /** Does not wait for the connection that listens: until it stands, changes come with the heartbeats. */
+  /**
+   * Starts to listen without waiting for the connection. Until it is open, the heartbeats report
+   * the changes.
+   */
   start(): void {
     const { sql, onGap } = this.#dependencies;
     sql
@@ -33,7 +39,7 @@ export class ChangeFeed {
       .then(({ unlisten }) => {
         this.#stopListening = unlisten;
       })
-      // The driver tries again.
+      // The driver retries.
       .catch(() => {});
   }
 

@@ -26,17 +26,18 @@ import type { Clock } from "../../lib/clock.ts";
 interface ReaperDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
-  /** Instances were declared dead: what they owned is free. */
+  /** Called after instances were declared dead. Everything that they owned is free. */
   onDeclaredDead(ids: readonly string[]): void;
-  /** Attempts and holds of dead instances were settled or released. */
-  onSettled(estate: DeadSettled): void;
+  /** Called after attempts of dead instances were settled and their holds released. */
+  onSettled(settled: DeadSettled): void;
   onError(error: unknown): void;
 }
 
 /**
- * Declares silent instances dead and finishes what they left. Any number of instances may do so at once,
- * and any of them may die of it: burials pass over what another has locked, settling counts each request
- * once, and orphaned work is recorded as settled only when nothing is left of it.
+ * Declares silent instances dead and completes their work. Several instances can do so at the same
+ * time, and each can crash during it. Declarations skip instances that another reaper has locked,
+ * settling counts each request once, and orphaned work is recorded as settled only after all of it
+ * is settled.
  */
 export class Reaper {
   readonly #dependencies: ReaperDependencies;
@@ -46,7 +47,7 @@ export class Reaper {
     this.#dependencies = dependencies;
   }
 
-  /** Begins unless it is at work. Never throws. */
+  /** Starts a run unless one is in progress. Never throws. */
   reap(): void {
     this.#running ??= this.#reap()
       .catch(this.#dependencies.onError)
@@ -55,37 +56,38 @@ export class Reaper {
       });
   }
 
-  /** Resolves when nothing is under way. */
+  /** Resolves when no run is in progress. */
   async close(): Promise<void> {
     await this.#running;
   }
 
   async #reap(): Promise<void> {
     const { sql, instance, onDeclaredDead, onSettled } = this.#dependencies;
-    const buried = await buryPastLease(sql, instance);
-    if (buried.length > 0) onDeclaredDead(buried);
+    const deadIds = await buryPastLease(sql, instance);
+    if (deadIds.length > 0) onDeclaredDead(deadIds);
     onSettled(await settleOrphanedWork(sql, instance));
   }
 }
 
-const LOCK_PATIENCE_MS = 3_000;
+const MAX_LOCK_WAIT_MS = 3_000;
 const LOCK_RETRY_MS = 50;
 
-/** Another gateway holds the database, and the two could not act as one. */
+/** Thrown if another gateway uses the database and the two cannot run together. */
 class GatewayLockHeldError extends Error {
   constructor(deploymentMode: DeploymentMode) {
     super(
       deploymentMode === "single-node"
         ? "another gateway is running on this database; set REDIS_URL to run several instances, or stop the other one first"
-        : "a gateway that is to be the only one is running on this database; set REDIS_URL there too, or stop it first",
+        : "a single-node gateway is running on this database; set REDIS_URL for it too, or stop it first",
     );
     this.name = "GatewayLockHeldError";
   }
 }
 
 /**
- * Takes the database over as its only gateway and finishes what a predecessor left: attempts are settled
- * at their last checkpoint; holds without one are given back, or lived in memory and are gone. Throws GatewayLockHeldError.
+ * Takes over the database as its only gateway and completes the work of a predecessor. Settles
+ * attempts at their last checkpoint and releases holds without one; holds that were only in the
+ * predecessor's memory no longer exist. Throws GatewayLockHeldError.
  */
 export async function takeOver(
   lockConnection: Database,
@@ -99,9 +101,10 @@ export async function takeOver(
 }
 
 /**
- * Becomes one of several instances. What the others leave is settled once they are past their leases: it
- * is held in the database. What a lone predecessor held was in its memory, so it is declared dead, and
- * what it left is charged, before anything is admitted: else the same money were given away twice.
+ * Joins as one of several instances. The work of the others is settled after their leases have
+ * expired, because their holds are in the database. The holds of a single-node predecessor were in
+ * its memory. It is therefore declared dead, and its work is charged, before this instance admits a
+ * request. Otherwise the same money would be given out twice.
  */
 export async function join(
   lockConnection: Database,
@@ -114,9 +117,12 @@ export async function join(
   return settleOrphanedWork(sql, instance);
 }
 
-/** A predecessor that was killed a moment ago may still be losing its session. */
+/**
+ * Takes the gateway lock. Retries for a while, because the session of a predecessor that was just
+ * killed can still hold it.
+ */
 async function enter(lockConnection: Database, deploymentMode: DeploymentMode): Promise<void> {
-  const untilMs = performance.now() + LOCK_PATIENCE_MS;
+  const untilMs = performance.now() + MAX_LOCK_WAIT_MS;
   while (!(await takeGatewayLock(lockConnection, deploymentMode))) {
     if (performance.now() > untilMs) throw new GatewayLockHeldError(deploymentMode);
     await Bun.sleep(LOCK_RETRY_MS);
@@ -124,9 +130,9 @@ async function enter(lockConnection: Database, deploymentMode: DeploymentMode): 
 }
 
 /**
- * Finishes what dead instances left: attempts are settled at their last checkpoint, holds without one
- * are given back, the idempotency keys of calls without a result are free again, and background responses
- * have failed. What they owned is free by their death.
+ * Completes the work of dead instances. Settles attempts at their last checkpoint, releases holds
+ * without one, frees the idempotency keys of calls without a result, and fails background
+ * responses. Everything else that they owned is free because they are dead.
  */
 async function settleOrphanedWork(sql: Database, instance: InstanceIdentity): Promise<DeadSettled> {
   await freeOrphanedIdempotencyKeys(sql);
@@ -139,15 +145,15 @@ async function settleOrphanedWork(sql: Database, instance: InstanceIdentity): Pr
 interface CleaningDependencies {
   readonly sql: Database;
   readonly clock: Clock;
-  /** Further tasks, each bounded by itself. */
+  /** Further tasks. Each bounds its own work. */
   readonly tasks: readonly (() => Promise<void>)[];
-  /** True on one instance of several. */
+  /** Returns true on one of several instances. */
   isOurTurn(): boolean;
   onError(error: unknown): void;
 }
 
 const CLEANING_MS = 60_000;
-/** Batches of one kind in one clean-up; what is left is for the next one. */
+/** Batches of one kind in one clean-up. The next clean-up continues. */
 const MAX_ROUNDS = 1_000;
 
 const REMOVALS = [

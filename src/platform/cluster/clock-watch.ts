@@ -2,25 +2,32 @@ import type { Clock } from "../../lib/clock.ts";
 
 export interface ClockWatchDependencies {
   readonly clock: Clock;
-  /** By the database's clock, which all instances share. */
+  /** Returns the time of the database, which all instances share, in milliseconds. */
   readDatabaseTime(): Promise<number>;
-  /** Told once, and again when it has changed by as much. Positive: this machine's clock is ahead. */
+  /**
+   * Called when the clocks differ by more than the tolerance, and again when the difference has
+   * changed by as much. Positive if this machine's clock is ahead.
+   */
   onApart(aheadMs: number): void;
   onAgreed(): void;
 }
 
 const LOOK_MS = 30_000;
-/** Clocks that are kept by the network differ by far less; receivers of webhooks allow 300 seconds. */
+/**
+ * Tolerated difference in milliseconds. Clocks that are synchronized over the network differ by far
+ * less; receivers of webhooks allow 300 seconds.
+ */
 const MAX_APART_MS = 2_000;
 
 /**
- * Whether this machine's clock agrees with the database's. Leases, order, due times and rate windows do
- * not depend on it; expiry of keys, days of budgets and the timestamps of webhook signatures do.
+ * Compares this machine's clock with the database's. Leases, ordering, due times and rate windows
+ * do not depend on this machine's clock. The expiry of keys, the days of budgets and the timestamps
+ * of webhook signatures do.
  */
 export class ClockWatch {
   readonly #dependencies: ClockWatchDependencies;
   #aheadMs = 0;
-  #toldMs = 0;
+  #reportedMs = 0;
   #cancel = (): void => {};
   #isStopped = false;
 
@@ -28,7 +35,10 @@ export class ClockWatch {
     this.#dependencies = dependencies;
   }
 
-  /** How far this machine's clock is ahead at least, negative where it is behind; 0 within the tolerance of a look. */
+  /**
+   * The minimum by which this machine's clock is ahead, in milliseconds. Negative if it is slow; 0
+   * if the difference is within the accuracy of a measurement.
+   */
   get aheadMs(): number {
     return this.#aheadMs;
   }
@@ -49,7 +59,7 @@ export class ClockWatch {
     }
   }
 
-  /** Never rejects: without the database there is nothing to compare with. */
+  /** Measures the difference. Never rejects: if the database is unavailable, it does nothing. */
   async look(): Promise<void> {
     const { clock, readDatabaseTime, onApart, onAgreed } = this.#dependencies;
     const sentMs = clock.nowMs();
@@ -60,14 +70,15 @@ export class ClockWatch {
       return;
     }
     const receivedMs = clock.nowMs();
-    // It was read somewhere between: only what lies outside is certain.
+    // The database read its clock between sending and receiving, so only a difference beyond these
+    // two times is certain.
     if (databaseMs < sentMs) this.#aheadMs = sentMs - databaseMs;
     else this.#aheadMs = Math.min(0, receivedMs - databaseMs);
     if (Math.abs(this.#aheadMs) <= MAX_APART_MS) {
-      if (this.#toldMs !== 0) onAgreed();
-      this.#toldMs = 0;
-    } else if (Math.abs(this.#aheadMs - this.#toldMs) > MAX_APART_MS) {
-      this.#toldMs = this.#aheadMs;
+      if (this.#reportedMs !== 0) onAgreed();
+      this.#reportedMs = 0;
+    } else if (Math.abs(this.#aheadMs - this.#reportedMs) > MAX_APART_MS) {
+      this.#reportedMs = this.#aheadMs;
       onApart(this.#aheadMs);
     }
   }

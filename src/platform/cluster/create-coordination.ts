@@ -4,26 +4,31 @@ import { MemoryRateWindows } from "./memory.ts";
 import { MemorySlots } from "./parallel-slots.ts";
 
 export interface CoordinationOptions {
-  /** Unset: this process is the only instance. */
+  /** Undefined if this process is the only instance. */
   readonly redisUrl: string | undefined;
   readonly instanceId: string;
   readonly clock: Clock;
-  /** Ids of the instances that live, this one among them; known without Redis. */
+  /** Returns the ids of the live instances, including this one. Does not need Redis. */
   liveInstances(): readonly string[];
-  /** Once when Redis is lost, and once when it is back. */
+  /** Called once when Redis is lost. */
   onRedisLost(reason: Error): void;
+  /**
+   * Called once when Redis is available again, with the number of admissions decided without it.
+   */
   onRedisBack(lostForMs: number, admittedApart: number): void;
   onError(error: unknown): void;
-  /** For tests: shorter than a minute, in whole tenths of a second. */
+  /** For tests: milliseconds, shorter than a minute and a multiple of 100. */
   readonly windowMs?: number;
   readonly keyPrefix?: string;
 }
 
-/** Chooses how instances speak with one another. */
+/**
+ * Creates the coordination between instances: in memory for a single instance, or else with Redis.
+ */
 export async function createCoordination(options: CoordinationOptions): Promise<Coordination> {
   const { redisUrl } = options;
   if (redisUrl === undefined) return createSingleNode(options);
-  // Its client takes 20 MB, which a process that is alone does not need.
+  // The Redis client uses 20 MB, which a single instance does not need.
   const { createShared } = await import("./redis/coordination.ts");
   return createShared(options, redisUrl);
 }

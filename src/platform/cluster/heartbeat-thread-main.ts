@@ -3,9 +3,9 @@ import { type RenewableDatabase, renewableDatabase } from "../../../db/connectio
 import { beat } from "../../../db/queries/instances.ts";
 import { BEAT, type HeartbeatThreadStart, TICK } from "./heartbeat-thread.ts";
 
-/** Well below a third of the lease: two may be lost. */
+/** Milliseconds between heartbeats. Well below a third of the lease, so that two can be lost. */
 const INTERVAL_MS = 750;
-/** A heartbeat that takes longer was swallowed on its way. */
+/** Milliseconds after which a heartbeat counts as lost in the network. */
 const MAX_BEAT_MS = 1_200;
 const NANO_PER_MS = 1_000_000n;
 
@@ -18,7 +18,8 @@ scope.onmessage = ({ data }) => void run(data);
 
 async function run(start: HeartbeatThreadStart): Promise<never> {
   const moments = new BigInt64Array(start.shared);
-  // By the process's clock, or earlier by what the message took: no heartbeat counts as younger than it is.
+  // The time of the process's clock, minus the time that the message took. A heartbeat therefore
+  // never counts as younger than it is.
   const originNano = start.sentNano - process.hrtime.bigint();
   const instance = { id: start.instanceId, epoch: start.epoch };
   const database = connect(start);
@@ -30,7 +31,8 @@ async function run(start: HeartbeatThreadStart): Promise<never> {
         beat(database.sql, instance).catch(() => "failed" as const),
         Bun.sleep(MAX_BEAT_MS).then(() => "late" as const),
       ]);
-      // An instance that was declared dead learns it from the heartbeats of its event loop, and stops.
+      // If this instance was declared dead, the heartbeats of its event loop detect it and stop the
+      // instance.
       if (outcome === true) Atomics.store(moments, BEAT, beganNano);
       if (outcome === "late") database.renew(MAX_BEAT_MS);
     }

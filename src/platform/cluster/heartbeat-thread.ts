@@ -4,26 +4,35 @@ import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
 export interface HeartbeatThreadOptions {
   readonly target: DatabaseTarget;
   readonly instance: InstanceIdentity;
-  /** The heartbeats end if the event loop has stood still for so long: such a process serves no request. */
+  /**
+   * Milliseconds of a blocked event loop after which the heartbeats stop, because the process
+   * serves no requests.
+   */
   readonly maxStallMs?: number;
   onError(error: unknown): void;
 }
 
-/** What the thread is started with. */
+/** The message that starts the thread. */
 export interface HeartbeatThreadStart {
   readonly url: string;
   readonly instanceId: string;
   readonly epoch: bigint;
   readonly maxStallMs: number;
-  /** Two moments by the process's `process.hrtime`, in nanoseconds: see BEAT and TICK. */
+  /** Two times of the process's `process.hrtime`, in nanoseconds, at the indexes BEAT and TICK. */
   readonly shared: SharedArrayBuffer;
-  /** When this was sent, by the same clock: that of a thread counts from the thread's own beginning. */
+  /**
+   * The time at which this message was sent, by the same clock. The clock of a thread counts from
+   * the start of the thread.
+   */
   readonly sentNano: bigint;
 }
 
-/** When the last heartbeat that was answered had begun; the thread writes it. 0: there was none. */
+/**
+ * Index of the time at which the last answered heartbeat began. The thread writes it. The value 0
+ * means none.
+ */
 export const BEAT = 0;
-/** When the event loop last turned; the process writes it. */
+/** Index of the time of the last turn of the event loop. The process writes it. */
 export const TICK = 1;
 
 const MAX_STALL_MS = 20_000;
@@ -32,10 +41,11 @@ const RESTART_MS = 1_000;
 const NANO_PER_MS = 1_000_000;
 
 /**
- * Heartbeats from a thread and a connection of its own, beside those of the event loop: an instance whose
- * loop is held up for some seconds is alive, and is not to be declared dead for it. The fence stays what it
- * is: the thread writes only where the instance is still alive in the database, its heartbeats count from
- * their beginning by the system's monotonic clock, and a process that is stopped stops the thread too.
+ * Sends heartbeats from a thread with its own connection, in addition to those of the event loop.
+ * An instance whose event loop is blocked for some seconds is alive and must not be declared dead.
+ * The fence is the same: the thread's heartbeats succeed only while the instance is alive in the
+ * database, they count from their start by the system's monotonic clock, and a stopped process
+ * stops the thread too.
  */
 export class HeartbeatThread {
   readonly #options: HeartbeatThreadOptions;
@@ -63,7 +73,10 @@ export class HeartbeatThread {
     this.#worker?.terminate();
   }
 
-  /** Milliseconds since the last answered heartbeat began; infinite where there was none. */
+  /**
+   * Returns the milliseconds since the last answered heartbeat began, or infinity if none was
+   * answered.
+   */
   readonly ageMs = (): number => {
     const beganNano = Atomics.load(this.#moments, BEAT);
     if (beganNano === 0n) return Number.POSITIVE_INFINITY;
@@ -77,7 +90,7 @@ export class HeartbeatThread {
     (worker as Worker & { unref(): void }).unref();
     worker.onmessage = ({ data }: MessageEvent<string>) => onError(new Error(data));
     worker.addEventListener("error", (event) => onError(new Error(event.message)));
-    // Until another one runs, the heartbeats of the event loop are all there are.
+    // Until the next worker runs, only the event loop sends heartbeats.
     worker.addEventListener("close", () => {
       if (this.#isStopped || worker !== this.#worker) return;
       setTimeout(() => this.#isStopped || this.#launch(), RESTART_MS).unref();

@@ -2,9 +2,12 @@ import { systemClock } from "../../lib/clock.ts";
 import { finishesWithin } from "../../lib/deadlines.ts";
 
 /**
- * Counts the requests that are being answered, streams included, so that a stop can wait for them. Its
- * states: open; stopping (readiness says no and connections are not kept, but what comes is served);
- * cut short (what still runs is ended). They follow one another in this order only.
+ * Counts the requests in progress, including streams, so that a shutdown can wait for them. Its
+ * states follow one another in this order only:
+ *
+ * - open,
+ * - stopping: readiness fails and connections are closed, but requests are still served,
+ * - aborting: running requests are ended.
  */
 export class InFlight {
   #count = 0;
@@ -42,7 +45,7 @@ export class InFlight {
     this.#isAborting = true;
   }
 
-  /** True once nothing is in flight any more, false when the time is up before. */
+  /** Resolves with true when no request is in progress, or with false after `withinMs`. */
   async drained(withinMs: number): Promise<boolean> {
     if (this.#count === 0) return true;
     const idle = new Promise<void>((resolve) => void this.#idle.push(resolve));

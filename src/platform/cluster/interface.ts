@@ -1,42 +1,56 @@
+/**
+ * Coordination between instances. Losing this state must never affect money, ordering or security.
+ */
+
 import type { PastAdmissions } from "../../../db/queries/recent-admissions.ts";
 
-/** What instances ask of one another. Nothing whose loss would cost money, order or security. */
+/** A decision about one admission to a rate window. */
 export interface RateDecision {
   readonly isAdmitted: boolean;
   readonly limit: number;
-  /** How much of the window was taken; 0 for a refusal. */
+  /** The amount that was taken from the window; 0 if rejected. */
   readonly taken: number;
-  /** What is left of the limit in the window that ends now. */
+  /** The rest of the limit in the window that ends now. */
   readonly remaining: number;
   /** Milliseconds since the epoch at which the oldest admission leaves the window. */
   readonly resetMs: number;
-  /** For a refusal: milliseconds until it would be admitted. */
+  /** If rejected: milliseconds until the request would be admitted. */
   readonly retryAfterMs: number;
   /**
-   * Replaces what the admission counts for by another amount, where it was taken and for as long as it is in the
-   * window. What is given back while Redis is lost may stay counted. Undefined for refusals, and where one was taken.
+   * Replaces the amount that the admission counts for, while it is in the window. A reduction while
+   * Redis is unavailable can have no effect. Undefined if rejected, and for admissions of the
+   * amount one.
    */
   readonly recount: ((amount: number) => void) | undefined;
 }
 
-/** How much of a window is asked for. */
+/** A requested amount of a rate window. All three numbers are at least 1. */
 export interface RateAmount {
-  /** Taken where it fits. */
+  /** Taken if it fits. */
   readonly full: number;
-  /** Else what is left is taken, up to `reduced`, where that is at least `least`. All three are at least 1. */
+  /**
+   * If `full` does not fit, the rest of the limit is taken, up to `reduced`, if it is at least
+   * `least`.
+   */
   readonly reduced: number;
   readonly least: number;
 }
 
 export const ONE_ADMISSION: RateAmount = { full: 1, reduced: 1, least: 1 };
 
-/** What is taken where so much is left. */
+/**
+ * Returns the amount that is taken if `left` is left of the limit. Returns 0 if the request is
+ * rejected.
+ */
 export function takenOf({ full, reduced, least }: RateAmount, left: number): number {
   if (full <= left) return full;
   return least <= left ? Math.min(reduced, left) : 0;
 }
 
-/** Recounts an admission of so much by the changes of its amount. */
+/**
+ * Returns the `recount` of an admission. It calls `change` with the difference to the previous
+ * amount.
+ */
 export function recounting(
   taken: number,
   change: (by: number) => void,
@@ -50,41 +64,51 @@ export function recounting(
   };
 }
 
-/** The window of a key's tokens; that of its requests has the id of the key. */
+/**
+ * Returns the name of the window of a key's tokens. The window of its requests is named by the id
+ * of the key.
+ */
 export function tokenWindow(keyId: string): string {
   return `${keyId}:tokens`;
 }
 
 export interface RateWindows {
-  /** Takes an amount of the `limit` of any 60 s, one if it is left out, or refuses; never admits more. */
+  /** Takes an amount, by default one, or rejects. Never admits more than `limit` in any 60 s. */
   take(key: string, limit: number, amount?: RateAmount): RateDecision | Promise<RateDecision>;
-  /** How much of `limit` is left now. Takes none, and never rejects. */
+  /** Returns the rest of `limit` now. Takes nothing, and never rejects. */
   remaining(key: string, limit: number): number | Promise<number>;
 }
 
 /** Wake-ups of owned actors, over all instances. */
 export interface Wakes {
   /**
-   * Tells every instance, this one too, that the actor may have work. Best effort: a wake-up may be lost,
-   * which costs latency only, or come twice. Those of one turn of the event loop go out together.
+   * Notifies every instance, including this one, that the actor may have work. Best effort: a
+   * wake-up can be lost, which costs latency only, or arrive twice. The wake-ups of one turn of the
+   * event loop are sent together.
    */
   wake(kind: string, id: string): void;
-  /** Returns the way to stop listening. */
+  /** Adds a listener. Returns the function that removes it. */
   onWake(kind: string, listener: (id: string) => void): () => void;
 }
 
-/** How many calls may run at once, over all instances. */
+/** A limit of concurrent calls, over all instances. */
 export interface ParallelLimit {
   readonly id: string;
-  /** At least 1. */
+  /** The maximum number of concurrent calls. At least 1. */
   readonly max: number;
-  /** True for a call that leaves half of the places to others: it takes one only while fewer are taken. */
+  /**
+   * True for a call that leaves half of the slots to others: it takes a slot only if half of them
+   * stay free.
+   */
   readonly reservesHalf?: boolean | undefined;
-  /** Places that the call leaves free for calls of other organizations; 0 if absent. */
+  /** Slots that the call leaves free for calls of other organizations. Defaults to 0. */
   readonly spares?: number | undefined;
 }
 
-/** Places that have to stay free besides the one that a call takes; of a single place none. */
+/**
+ * Returns the number of slots that must stay free in addition to the slot that a call takes. Half
+ * of a single slot counts as none.
+ */
 export function reservedSlots({
   max,
   reservesHalf,
@@ -93,35 +117,39 @@ export function reservedSlots({
   return Math.max(reservesHalf === true ? Math.floor(max / 2) : 0, spares);
 }
 
-/** The places of calls that run at once. Who finds none decides for itself whether to wait. */
+/** Slots for concurrent calls. A caller that gets no slot decides itself whether to wait. */
 export interface ParallelSlots {
-  /** Takes a place within each limit, or none where one of them is full. Never rejects. */
+  /** Takes a slot within each limit, or none if one of the limits is reached. Never rejects. */
   take(limits: readonly ParallelLimit[]): boolean | Promise<boolean>;
-  /** Gives back what one `take` took. */
+  /** Releases the slots of one `take`. */
   release(limits: readonly ParallelLimit[]): void;
-  /** Sets the listener that is called with limits within which a place may have become free. */
+  /** Sets the listener that is called with the id of each limit that may have a free slot. */
   onFree(listener: (limitId: string) => void): void;
-  /** Begins to count together with the other instances. Needed where the configuration has limits. */
+  /**
+   * Starts to count together with the other instances. Required if the configuration has limits.
+   */
   begin(): Promise<void>;
 }
 
-/** What one instance needs of the others, with everything that belongs to it. */
+/** The coordination of one instance with the others. */
 export interface Coordination {
   readonly slots: ParallelSlots;
   readonly rates: RateWindows;
-  /** Undefined where this process is the only instance. */
+  /** Undefined if this process is the only instance. */
   readonly wakes: Wakes | undefined;
-  /** How Redis does; undefined where this process is the only instance. */
+  /** State of Redis. Undefined if this process is the only instance. */
   readonly redis: RedisState | undefined;
-  /** Counts what a predecessor has admitted, in the order of time. Undefined where Redis keeps the windows. */
+  /**
+   * Counts the admissions of a predecessor, oldest first. Undefined if Redis stores the windows.
+   */
   readonly restoreRates: ((admissions: readonly PastAdmissions[]) => void) | undefined;
-  /** Resolves when Redis was tried once, whether it answered or not. */
+  /** Resolves after the first attempt to reach Redis, whether it succeeded or not. */
   start(): Promise<void>;
   close(): Promise<void>;
 }
 
 export interface RedisState {
   readonly isUp: boolean;
-  /** Admissions that were decided without Redis since the start. */
+  /** The number of admissions that were decided without Redis since the start. */
   readonly admittedApart: number;
 }

@@ -11,43 +11,60 @@ import { GatewayError } from "../../lib/errors.ts";
 import type { ChangeFeed } from "./change-feed.ts";
 
 interface ClusterMembershipDependencies {
-  /** A session of its own, behind no other query; it holds the lock of the gateway. */
+  /**
+   * A dedicated session, in which no other query delays the heartbeats. It holds the gateway lock.
+   */
   readonly sql: Database;
   readonly instance: InstanceIdentity;
   readonly deploymentMode: DeploymentMode;
   readonly changeFeed: ChangeFeed;
-  /** Renewed by the heartbeats here. */
+  /** The lease of this instance, which the heartbeats renew. */
   readonly lease: OwnLease;
   /**
-   * Replaces the connection, so that the statements under way on it reject, if it has stood for `minAgeMs`
-   * without an answer. One that is still being opened keeps its own timeout.
+   * Replaces the connection if it was opened at least `minAgeMs` ago. Its running statements then
+   * reject. A connection that is still being opened keeps its own timeout.
    */
   reconnect(minAgeMs: number): void;
-  /** News may have been missed: nothing in memory can be trusted. */
+  /** Called when changes may have been missed, so that everything in memory can be outdated. */
   onGap(): void;
-  /** A heartbeat came so late that others may have acted on it. What it rejects with is tried again. */
+  /**
+   * Called when a heartbeat was so late that others may have declared this instance dead. If it
+   * rejects, the next heartbeat calls it again.
+   */
   onLateHeartbeat(): Promise<void>;
-  /** Another instance is silent, or has died and left something to settle. Only where that can be told. */
+  /**
+   * Called when another instance is silent, or has died and left work to settle. Called only if
+   * this instance can judge that.
+   */
   onOrphanedWork(): void;
-  /** This instance was declared dead and must stop. */
+  /** Called when this instance was declared dead and must stop. */
   onFenced(): void;
   onError(error: unknown): void;
 }
 
 const HEARTBEAT_MS = 250;
 /**
- * A heartbeat that takes longer was swallowed on its way, or comes too late to be of use: requests wait
- * for less. With the beats that follow, requests are admitted again within 2 s of the network's return.
+ * Milliseconds after which a heartbeat counts as lost in the network, or as too late: requests wait
+ * for less. With the next heartbeats, requests are admitted again within 2 s after the network is
+ * back.
  */
 const MAX_BEAT_MS = 1_200;
-/** Without news for longer than this, a key that was switched off could still be admitted: nothing is. */
+/**
+ * Milliseconds without a heartbeat after which no request is admitted. A key that was switched off
+ * could otherwise be admitted.
+ */
 const MAX_NEWS_AGE_MS = 1_000;
-/** How long a request waits for a heartbeat before it fails with "database unavailable". */
+/**
+ * Milliseconds that a request waits for a heartbeat before it fails with "database unavailable".
+ */
 const MAX_WAIT_FOR_NEWS_MS = 900;
-/** Requests that wait for a heartbeat at a time; further ones fail at once. */
+/** Requests that wait for a heartbeat at a time. Further requests fail immediately. */
 export const MAX_WAITING_REQUESTS = 20_000;
 
-/** This instance's life in the database: heartbeats, and what they tell of the others. */
+/**
+ * The membership of this instance in the cluster: its heartbeats, and the live instances that they
+ * report.
+ */
 export class ClusterMembership {
   readonly lease: OwnLease;
   readonly #dependencies: ClusterMembershipDependencies;
@@ -69,7 +86,7 @@ export class ClusterMembership {
     this.#schedule();
   }
 
-  /** Rejects where the database could not be told. */
+  /** Leaves the cluster. Rejects if the database could not record it. */
   async stop(): Promise<void> {
     this.#isStopped = true;
     clearTimeout(this.#timer);
@@ -81,20 +98,20 @@ export class ClusterMembership {
     return performance.now() - this.#freshAtMs <= MAX_NEWS_AGE_MS;
   }
 
-  /** The instances that were alive at the last heartbeat, this one among them. */
+  /** Returns the ids of the instances that were alive at the last heartbeat, including this one. */
   liveInstances(): readonly string[] {
     return this.#liveIds;
   }
 
-  /** How many share the work, and this one's place among them. */
+  /** Returns the number of instances that share the work, and the index of this one among them. */
   peers(): { readonly count: number; readonly rank: number } {
     const rank = this.#liveIds.indexOf(this.#dependencies.instance.id);
     return { count: this.#liveIds.length, rank };
   }
 
   /**
-   * Undefined while no instance can have declared this one dead; else resolves when that is certain
-   * again. A single-node gateway is declared dead by none.
+   * Returns undefined while no instance can have declared this one dead, or else a promise that
+   * resolves when that is certain again. A single-node gateway is never declared dead.
    */
   whenCurrent(): Promise<void> | undefined {
     return this.#dependencies.deploymentMode === "single-node"
@@ -102,24 +119,27 @@ export class ClusterMembership {
       : this.lease.whenCurrent();
   }
 
-  /** Undefined where requests may be admitted; else a promise of it. Rejects with 503. */
+  /**
+   * Returns undefined if requests can be admitted, or else a promise that resolves when they can.
+   * Rejects with 503.
+   */
   whenFresh(): Promise<void> | undefined {
     if (this.isFresh) return undefined;
     if (this.#waiting.size >= MAX_WAITING_REQUESTS) return Promise.reject(outOfReach());
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
-        this.#waiting.delete(goOn);
+        this.#waiting.delete(resume);
         reject(outOfReach());
       }, MAX_WAIT_FOR_NEWS_MS);
-      const goOn = () => {
+      const resume = () => {
         clearTimeout(timer);
         resolve();
       };
-      this.#waiting.add(goOn);
+      this.#waiting.add(resume);
     });
   }
 
-  /** Requests that wait for news. */
+  /** Requests that wait for a heartbeat. */
   get waitingRequests(): number {
     return this.#waiting.size;
   }
@@ -151,7 +171,7 @@ export class ClusterMembership {
       this.#freshAtMs = beganMs;
       const waiting = [...this.#waiting];
       this.#waiting.clear();
-      for (const goOn of waiting) goOn();
+      for (const resume of waiting) resume();
       if (pulse.hasOrphanedWork && this.lease.mayJudgeOthers) this.#dependencies.onOrphanedWork();
     } catch (error) {
       this.lease.interrupt();
@@ -161,17 +181,21 @@ export class ClusterMembership {
     }
   }
 
-  /** Reconnects if the beat takes too long, and again while it goes on. The returned function ends that. */
+  /**
+   * Reconnects if the heartbeat takes too long, and repeats that until the returned function is
+   * called.
+   */
   #watch(): () => void {
     let timer: ReturnType<typeof setTimeout>;
     const wait = (delayMs: number): void => {
       const dueMs = performance.now() + delayMs;
       timer = setTimeout(() => {
-        // A process that stood still has not read yet what may have come.
-        const stoodStill = performance.now() - dueMs > HEARTBEAT_MS;
-        if (!stoodStill) this.#dependencies.reconnect(MAX_BEAT_MS);
-        // Instances that lost their database together do not all try again together.
-        wait(stoodStill ? MAX_BEAT_MS : MAX_BEAT_MS * (0.75 + Math.random() / 2));
+        // A process that was blocked has not read yet the answers that may have arrived.
+        const wasBlocked = performance.now() - dueMs > HEARTBEAT_MS;
+        if (!wasBlocked) this.#dependencies.reconnect(MAX_BEAT_MS);
+        // Random, so that instances that lost the database together do not all reconnect at the
+        // same time.
+        wait(wasBlocked ? MAX_BEAT_MS : MAX_BEAT_MS * (0.75 + Math.random() / 2));
       }, delayMs);
     };
     wait(MAX_BEAT_MS);
@@ -187,13 +211,13 @@ function outOfReach(): GatewayError {
   );
 }
 
-/** Some heartbeats were missed, or one hung. */
+/** Milliseconds between two heartbeats above which some were missed, or one was blocked. */
 const MAX_STEADY_GAP_MS = 1_000;
 
 /**
- * This instance's own lease, by its monotonic clock. A heartbeat counts from the moment at which it was
- * begun, which is never later than the moment that the database noted: while this lease lasts, no instance
- * declares this one dead.
+ * The lease of this instance, by its monotonic clock. A heartbeat counts from its start, which is
+ * never later than the time that the database has recorded. No instance declares this one dead
+ * while the lease lasts.
  */
 export class OwnLease {
   readonly #nowMs: () => number;
@@ -202,7 +226,10 @@ export class OwnLease {
   #steadySinceMs = Number.POSITIVE_INFINITY;
   #waiting: (() => void)[] = [];
 
-  /** `threadAgeMs`: how long ago the last heartbeat of the heartbeat thread began, where there is one. */
+  /**
+   * @param threadAgeMs returns the milliseconds since the last heartbeat of the heartbeat thread began; infinite without
+   *   a thread
+   */
   constructor(
     nowMs: () => number = () => performance.now(),
     threadAgeMs: () => number = () => Number.POSITIVE_INFINITY,
@@ -216,21 +243,24 @@ export class OwnLease {
     return this.#threadAgeMs() < INSTANCE_LEASE_MS;
   }
 
-  /** Undefined while the lease lasts; else resolves when it does again. */
+  /**
+   * Returns undefined while the lease lasts, or else a promise that resolves when it lasts again.
+   */
   whenCurrent(): Promise<void> | undefined {
     if (this.isCurrent) return undefined;
     return new Promise((resolve) => this.#waiting.push(resolve));
   }
 
   /**
-   * True if the database was in reach for a whole lease without a pause, so that each live instance sent
-   * a heartbeat in it: before that an outage would look like the death of all.
+   * True if the database was reachable for a whole lease without a pause, so that each live
+   * instance has sent a heartbeat. Before that, an outage would look like the death of all
+   * instances.
    */
   get mayJudgeOthers(): boolean {
     return this.isCurrent && this.#nowMs() - this.#steadySinceMs >= INSTANCE_LEASE_MS;
   }
 
-  /** A heartbeat that began at `beganMs` was answered. */
+  /** Renews the lease after the answer to a heartbeat that began at `beganMs`. */
   renew(beganMs: number): void {
     const endedMs = this.#nowMs();
     const isPause = endedMs - this.#beganMs > MAX_STEADY_GAP_MS;
@@ -239,7 +269,7 @@ export class OwnLease {
     if (this.isCurrent) for (const resolve of this.#waiting.splice(0)) resolve();
   }
 
-  /** A heartbeat failed. */
+  /** Records that a heartbeat failed. */
   interrupt(): void {
     this.#steadySinceMs = Number.POSITIVE_INFINITY;
   }

@@ -12,16 +12,17 @@ import {
 } from "./interface.ts";
 import { BUCKET_MS, bucketsOf, SlidingWindow, WINDOW_MS } from "./sliding-window.ts";
 
-/** Keys that can be limited at a time, which is within a window. */
+/** Keys with a window at the same time, which means within the length of a window. */
 const MAX_WINDOWS = 100_000;
-/** Use is noted this often for each window, so that noting it costs next to nothing. */
+/** Buckets between two updates of a window's last use, so that the updates cost almost nothing. */
 const USE_RESOLUTION_BUCKETS = 10;
-/** Windows that one sweep may remove. */
-const SWEEP_PATIENCE = 1_000;
+/** The maximum number of windows that one sweep removes. */
+const MAX_SWEPT = 1_000;
 
 /**
- * Rate windows of a process that is the only one: a sliding window in buckets of 100 ms, each of which
- * counts as long as its last admission does, so that it admits late rather than too much.
+ * Rate windows of a single instance. Each is a sliding window with buckets of 100 ms. A bucket
+ * counts until its last admission has left the window, so that the window admits late rather than
+ * too much.
  */
 export class MemoryRateWindows implements RateWindows {
   readonly #clock: Clock;
@@ -39,22 +40,22 @@ export class MemoryRateWindows implements RateWindows {
     this.#buckets = bucketsOf(windowMs);
   }
 
-  /** Keys whose windows are in memory. */
+  /** The number of keys with a window in memory. */
   get size(): number {
     return this.#windows.size;
   }
 
-  /** Throws 503 where more keys than fit were used within a window. */
+  /** Takes an amount or rejects. Throws 503 if more keys than fit were used within a window. */
   take(key: string, limit: number, amount = ONE_ADMISSION): RateDecision {
     const bucket = this.#tick();
     const window = this.#open(key, bucket);
-    const taken = takenOf(amount, limit - window.total);
-    const isAdmitted = taken > 0;
+    const admittedAmount = takenOf(amount, limit - window.total);
+    const isAdmitted = admittedAmount > 0;
     const nowMs = this.#lastMs;
-    if (isAdmitted) window.add(nowMs, taken);
+    if (isAdmitted) window.add(nowMs, admittedAmount);
     return {
       isAdmitted,
-      taken,
+      taken: admittedAmount,
       limit,
       remaining: Math.max(0, limit - window.total),
       resetMs: (window.leavesMs(1) ?? nowMs) - this.#setBackMs,
@@ -64,7 +65,7 @@ export class MemoryRateWindows implements RateWindows {
       recount:
         !isAdmitted || amount === ONE_ADMISSION
           ? undefined
-          : recounting(taken, (by) => window.change(bucket, by)),
+          : recounting(admittedAmount, (by) => window.change(bucket, by)),
     };
   }
 
@@ -76,37 +77,37 @@ export class MemoryRateWindows implements RateWindows {
   }
 
   /**
-   * Counts what a predecessor has admitted: in the order of time, and before anything else is admitted. Keys
-   * beyond those that fit are left out.
+   * Counts the admissions of a predecessor, oldest first. To be called before anything else is
+   * admitted. Ignores keys that do not fit.
    */
   restore(admissions: readonly PastAdmissions[]): void {
     const bucket = this.#tick();
     for (const { keyId, lastMs, count, tokens } of admissions) {
-      this.#restoreOne(keyId, bucket, lastMs, count);
-      this.#restoreOne(tokenWindow(keyId), bucket, lastMs, tokens);
+      this.#restoreWindow(keyId, bucket, lastMs, count);
+      this.#restoreWindow(tokenWindow(keyId), bucket, lastMs, tokens);
     }
   }
 
-  #restoreOne(key: string, bucket: number, lastMs: number, count: number): void {
+  #restoreWindow(key: string, bucket: number, lastMs: number, count: number): void {
     if (count === 0) return;
     if (this.#windows.size >= this.#maxWindows && !this.#windows.has(key)) return;
-    // What the predecessor's clock had ahead of this one counts from now on.
+    // Admissions in the future, by a predecessor's clock that was ahead, count from now on.
     this.#open(key, bucket).add(Math.min(lastMs, this.#lastMs), count);
   }
 
-  /** Makes sure that an admission of the key can be noted. Throws 503 as `take` does. */
+  /** Opens the window of a key, so that an admission can be counted. Throws 503 like `take`. */
   reserve(key: string): SlidingWindow {
     return this.#open(key, this.#tick());
   }
 
   /** Counts an admission that was decided elsewhere, whatever the limit. Returns its bucket. */
-  note(window: SlidingWindow, taken: number): number {
+  note(window: SlidingWindow, admittedAmount: number): number {
     const bucket = this.#tick();
-    window.add(this.#lastMs, taken);
+    window.add(this.#lastMs, admittedAmount);
     return bucket;
   }
 
-  /** The windows that hold admissions, by key. */
+  /** Yields the windows with admissions, by key. */
   *occupied(): Generator<readonly [string, SlidingWindow]> {
     this.#tick();
     for (const [key, window] of this.#windows) {
@@ -115,18 +116,21 @@ export class MemoryRateWindows implements RateWindows {
     }
   }
 
-  /** The time as the windows see it, in the numbers of their buckets. */
+  /** The current time as the number of a bucket. */
   get nowBucket(): number {
     return this.#tick();
   }
 
   #tick(): number {
     const bucket = Math.floor(this.#steadyMs() / BUCKET_MS);
-    if (bucket !== this.#sweptBucket) this.#sweep(bucket, SWEEP_PATIENCE);
+    if (bucket !== this.#sweptBucket) this.#sweep(bucket, MAX_SWEPT);
     return bucket;
   }
 
-  /** Time that stands still where the clock was set back, so that no admission is forgotten or kept too long. */
+  /**
+   * Returns a time that does not run backwards if the clock was set back, so that no admission is
+   * dropped too early or kept too long.
+   */
   #steadyMs(): number {
     const clockMs = this.#clock.nowMs();
     if (clockMs + this.#setBackMs < this.#lastMs) this.#setBackMs = this.#lastMs - clockMs;
@@ -152,14 +156,14 @@ export class MemoryRateWindows implements RateWindows {
   #makeRoom(bucket: number): void {
     this.#sweep(bucket, this.#windows.size);
     if (this.#windows.size < this.#maxWindows) return;
-    throw overloaded("Too many API keys are in use at once. Try again shortly.");
+    throw overloaded("Too many API keys are in use at the same time. Try again shortly.");
   }
 
-  /** Removes windows out of which every admission has left, the longest unused first. */
-  #sweep(bucket: number, patience: number): void {
+  /** Removes windows without admissions, the longest unused first. */
+  #sweep(bucket: number, maxWindows: number): void {
     this.#sweptBucket = bucket;
     const unusedSince = bucket - this.#buckets - USE_RESOLUTION_BUCKETS;
-    for (let left = patience; left > 0; left--) {
+    for (let left = maxWindows; left > 0; left--) {
       const window = this.#order.oldest;
       if (window === undefined || window.usedBucket > unusedSince) return;
       this.#windows.delete(window.key);

@@ -1,8 +1,8 @@
 import { type ParallelLimit, type ParallelSlots, reservedSlots } from "./interface.ts";
 
-/** Places of calls in this process. */
+/** Slots of the calls in this process. */
 export class MemorySlots implements ParallelSlots {
-  readonly #taken = new Map<string, number>();
+  readonly #used = new Map<string, number>();
   #onFree: (limitId: string) => void = () => {};
 
   take(limits: readonly ParallelLimit[]): boolean {
@@ -16,8 +16,8 @@ export class MemorySlots implements ParallelSlots {
   release(limits: readonly ParallelLimit[]): void {
     for (const { id } of limits) {
       const left = this.taken(id) - 1;
-      if (left > 0) this.#taken.set(id, left);
-      else this.#taken.delete(id);
+      if (left > 0) this.#used.set(id, left);
+      else this.#used.delete(id);
     }
     for (const { id } of limits) this.#onFree(id);
   }
@@ -28,18 +28,18 @@ export class MemorySlots implements ParallelSlots {
 
   async begin(): Promise<void> {}
 
-  /** Calls of this process within a limit. */
+  /** Returns the number of calls of this process within a limit. */
   taken(limitId: string): number {
-    return this.#taken.get(limitId) ?? 0;
+    return this.#used.get(limitId) ?? 0;
   }
 
-  /** The limits within which calls of this process run. */
+  /** The ids of the limits within which calls of this process run. */
   get takenIds(): readonly string[] {
-    return [...this.#taken.keys()];
+    return [...this.#used.keys()];
   }
 
-  /** Counts a call that was let in elsewhere, whatever the limits. */
+  /** Counts a call that was admitted elsewhere, whatever the limits. */
   add(limits: readonly ParallelLimit[]): void {
-    for (const { id } of limits) this.#taken.set(id, this.taken(id) + 1);
+    for (const { id } of limits) this.#used.set(id, this.taken(id) + 1);
   }
 }

@@ -1,33 +1,42 @@
 import type { ListNode } from "../../lib/age-order.ts";
 
-/** Admissions are counted in pieces of this length, and a piece counts until the last one of it has left the window. */
+/**
+ * Length of a bucket in milliseconds. A bucket counts until its last admission has left the window.
+ */
 export const BUCKET_MS = 100;
 
-/** The length of every window but those of tests. */
+/** Length of a window in milliseconds, except in tests. */
 export const WINDOW_MS = 60_000;
 
-/** How many buckets may count: one more than fill a window, so that it admits late rather than too much. */
+/**
+ * Returns the number of buckets that can count: one more than fill a window, so that the window
+ * admits late rather than too much.
+ */
 export function bucketsOf(windowMs: number): number {
   return windowMs / BUCKET_MS + 1;
 }
 
-/** Places of a list that have to be empty before the rest is moved to its front. */
+/** Unused elements at the front of a list before the rest is moved to the front. */
 const MIN_MOVED = 64;
 
 /**
- * The admissions of one key, by the bucket in which they happened. Buckets are numbered by their times.
- * A process may hold 100,000 of these, most with a bucket or two, so all of it is one list of numbers.
+ * The admissions of one key, by the bucket in which they happened. Buckets are numbered by their
+ * times. A process can hold 100,000 of these windows, most with one or two buckets, so each has a
+ * single list of numbers.
  */
 export class SlidingWindow implements ListNode<SlidingWindow> {
   readonly key: string;
-  /** Windows stand in the order of these in their table. */
+  /** The bucket of the last recorded use, by which the table of windows is ordered. */
   usedBucket: number;
   older: SlidingWindow | undefined;
   newer: SlidingWindow | undefined;
   readonly #buckets: number;
-  /** Of each bucket, in the order of time, two numbers: the millisecond of its last admission, and how many it has. */
+  /**
+   * Two numbers for each bucket, oldest first: the millisecond of its last admission, and its
+   * count.
+   */
   readonly #admissions: number[] = [];
-  /** Where the oldest bucket stands; what is before it has left the window. */
+  /** Index of the oldest bucket. The elements in front of it have left the window. */
   #first = 0;
   #total = 0;
 
@@ -41,13 +50,13 @@ export class SlidingWindow implements ListNode<SlidingWindow> {
     return this.#total;
   }
 
-  /** The bucket of the last admission; undefined where there is none. */
+  /** The bucket of the last admission. Undefined if the window is empty. */
   get newestBucket(): number | undefined {
     const at = this.#admissions.length - 2;
     return at < this.#first ? undefined : bucketOf(this.#admissions[at]!);
   }
 
-  /** Admissions by bucket, in the order of time. */
+  /** Returns the admissions by bucket, oldest first. */
   counts(): Map<number, number> {
     const counts = new Map<number, number>();
     for (let at = this.#first; at < this.#admissions.length; at += 2) {
@@ -56,7 +65,7 @@ export class SlidingWindow implements ListNode<SlidingWindow> {
     return counts;
   }
 
-  /** Admissions now, which is not before any that were added. */
+  /** Adds admissions now. `nowMs` is not before any earlier addition. */
   add(nowMs: number, count = 1): void {
     const ms = Math.floor(nowMs);
     const admissions = this.#admissions;
@@ -69,13 +78,13 @@ export class SlidingWindow implements ListNode<SlidingWindow> {
     this.#total += count;
   }
 
-  /** Changes what a bucket counts, as long as it is in the window. */
+  /** Changes the count of a bucket, as long as the bucket is in the window. */
   change(bucket: number, by: number): void {
     const admissions = this.#admissions;
     for (let at = admissions.length - 2; at >= this.#first; at -= 2) {
-      const other = bucketOf(admissions[at]!);
-      if (other > bucket) continue;
-      if (other < bucket) return;
+      const candidate = bucketOf(admissions[at]!);
+      if (candidate > bucket) continue;
+      if (candidate < bucket) return;
       const changed = Math.max(by, -admissions[at + 1]!);
       admissions[at + 1]! += changed;
       this.#total += changed;
@@ -83,7 +92,7 @@ export class SlidingWindow implements ListNode<SlidingWindow> {
     }
   }
 
-  /** Forgets the admissions that have left the window. */
+  /** Removes the admissions that have left the window. */
   expire(nowMs: number): void {
     const admissions = this.#admissions;
     const { length } = admissions;
@@ -102,7 +111,10 @@ export class SlidingWindow implements ListNode<SlidingWindow> {
     this.#first = first;
   }
 
-  /** When the first `count` admissions will have left the window. */
+  /**
+   * Returns the time at which the first `count` admissions will have left the window, or undefined
+   * if the window has fewer.
+   */
   leavesMs(count: number): number | undefined {
     let left = count;
     for (let at = this.#first; at < this.#admissions.length; at += 2) {
@@ -112,7 +124,10 @@ export class SlidingWindow implements ListNode<SlidingWindow> {
     return undefined;
   }
 
-  /** When the last admission of a bucket leaves the window: in the millisecond behind its end. */
+  /**
+   * Returns the time at which the last admission of a bucket leaves the window, in the millisecond
+   * after its end.
+   */
   #leaveMs(at: number): number {
     return this.#admissions[at]! + (this.#buckets - 1) * BUCKET_MS + 1;
   }

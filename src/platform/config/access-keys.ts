@@ -4,31 +4,31 @@ import { refuse, refuseSecret } from "./config-error.ts";
 import type { EnvironmentReader } from "./environment.ts";
 
 export interface MasterKeySettings {
-  /** 32 bytes in base64; undefined: generated beside the embedded database. */
+  /** 32 bytes in base64. If undefined, the key is generated next to the embedded database. */
   readonly masterKey: string | undefined;
-  /** The one before, while a change to `masterKey` is under way. */
+  /** The previous key, during a change to `masterKey`. */
   readonly previousMasterKey: string | undefined;
 }
 
 export interface AccessKeys extends MasterKeySettings {
-  /** For the first start only, like `secretKey`. */
+  /** Used at the first start only, like `secretKey`. */
   readonly managementKey: string | undefined;
   readonly secretKey: string | undefined;
-  /** Added at every start unless it exists or was revoked. */
+  /** Added at every start, unless it exists or was revoked. */
   readonly operatorKey: string | undefined;
 }
 
-/** Throws ConfigError, which never shows a key. */
+/** Reads the keys of the environment. Throws ConfigError, which never contains a key. */
 export function readAccessKeys(
   reader: EnvironmentReader,
   databaseUrl: string | undefined,
 ): AccessKeys {
-  const none: MasterKeySettings = { masterKey: undefined, previousMasterKey: undefined };
+  const noKeys: MasterKeySettings = { masterKey: undefined, previousMasterKey: undefined };
   return {
     managementKey: apiKey(reader, "GATEWAY_MANAGEMENT_KEY", "management", "gateway_mgmt_"),
     secretKey: apiKey(reader, "GATEWAY_SECRET_KEY", "secret", "gateway_sk_"),
     operatorKey: apiKey(reader, "GATEWAY_OPERATOR_KEY", "operator", "gateway_op_"),
-    ...reader.check(() => readMasterKeys(reader, databaseUrl), none),
+    ...reader.check(() => readMasterKeys(reader, databaseUrl), noKeys),
   };
 }
 
@@ -50,7 +50,7 @@ function apiKey(
 
 const ACCEPTED_MASTER_KEY = "32 bytes in base64 (openssl rand -base64 32)";
 
-/** Throws ConfigError, which never shows a key. */
+/** Reads the master keys of the environment. Throws ConfigError, which never contains a key. */
 export function readMasterKeys(
   reader: EnvironmentReader,
   databaseUrl: string | undefined,
@@ -66,7 +66,7 @@ export function readMasterKeys(
     throw refuse("GATEWAY_MASTER_KEY", undefined, accepted);
   }
   if (masterKey !== undefined && masterKey === previousMasterKey) {
-    const accepted = "another key than GATEWAY_MASTER_KEY, or unset";
+    const accepted = "a key other than GATEWAY_MASTER_KEY, or unset";
     throw refuseSecret("GATEWAY_MASTER_KEY_PREVIOUS", accepted);
   }
   return { masterKey, previousMasterKey };
@@ -79,7 +79,7 @@ function keyBytes(
   const text = reader.text(name);
   if (text === undefined) return undefined;
   const bytes = Buffer.from(text, "base64");
-  // Decoding skips what is no base64, so only the way back proves that nothing was skipped.
+  // Decoding skips invalid characters, so only encoding again proves that nothing was skipped.
   if (bytes.length !== MASTER_KEY_BYTES || bytes.toString("base64") !== text) {
     throw refuseSecret(name, ACCEPTED_MASTER_KEY);
   }

@@ -7,14 +7,17 @@ const REGION_FORM = "a region like us-east-1";
 /** `bedrock-runtime.eu-west-1.amazonaws.com`, and the names of FIPS and private endpoints. */
 const REGION_IN_HOST = /(?:^|\.)bedrock-runtime(?:-fips)?\.([a-z0-9-]+)\.(?:vpce\.)?amazonaws\./;
 
-/** The variables of AWS's own tools that hold a key of Bedrock, or a part of one. */
+/** Variables of AWS's own tools that contain a key of Bedrock or a part of one. */
 export const AWS_KEY_VARIABLES: readonly string[] = [
   "AWS_BEARER_TOKEN_BEDROCK",
   "AWS_ACCESS_KEY_ID",
   "AWS_SECRET_ACCESS_KEY",
 ];
 
-/** Whether those variables enable Bedrock. An access key without a region is for something else. */
+/**
+ * Returns true if these variables enable Bedrock. An access key without a region is for another
+ * service.
+ */
 export function isEnabledByAws(environment: Environment): boolean {
   if (variable(environment, "AWS_BEARER_TOKEN_BEDROCK") !== undefined) return true;
   const accessKey = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
@@ -25,21 +28,21 @@ export function isEnabledByAws(environment: Environment): boolean {
 }
 
 /**
- * How Bedrock is reached. The key is an API key of Bedrock, or an access key: `ID:SECRET` or
- * `ID:SECRET:SESSION_TOKEN`. Throws ConfigError, which shows no secret.
+ * Returns the settings of Bedrock. The key is an API key of Bedrock, or an access key: `ID:SECRET`
+ * or `ID:SECRET:SESSION_TOKEN`. Throws ConfigError, which contains no secret.
  */
 export function bedrockSettings(source: CloudSource): CloudSettings {
-  const { ownVariables, entry, place, apiKey: stated, statedUrl } = source;
-  const ofFile = accessKeyOfFile(source);
-  if (ofFile !== undefined && stated !== undefined) {
-    throw new ConfigError(`${place} has an access key in aws and another key beside it`);
+  const { typeVariables, entry, pointer, apiKey: stated, statedUrl } = source;
+  const fileKey = accessKeyOfFile(source);
+  if (fileKey !== undefined && stated !== undefined) {
+    throw new ConfigError(`${pointer} has both an access key in aws and another key`);
   }
-  const apiKey = stated ?? ofFile ?? keyOfVariables(ownVariables);
-  const name = regionVariable(ownVariables);
+  const apiKey = stated ?? fileKey ?? keyOfVariables(typeVariables);
+  const name = regionVariable(typeVariables);
   const region =
-    checkedRegion(`${place}/aws/region`, entry?.aws?.region) ??
+    checkedRegion(`${pointer}/aws/region`, entry?.aws?.region) ??
     (statedUrl === undefined ? undefined : regionOfAddress(statedUrl)) ??
-    checkedRegion(name, variable(ownVariables, name));
+    checkedRegion(name, variable(typeVariables, name));
   return {
     ...(apiKey !== undefined && { apiKey }),
     ...(region !== undefined && { region, baseUrl: addressOfRegion(region) }),
@@ -50,7 +53,9 @@ function regionVariable(environment: Environment): string {
   return variable(environment, "AWS_REGION") === undefined ? "AWS_DEFAULT_REGION" : "AWS_REGION";
 }
 
-/** The region that an address of Bedrock's names; undefined for a proxy. */
+/**
+ * Returns the region in an address of Bedrock, or undefined for another address, such as a proxy's.
+ */
 export function regionOfAddress(baseUrl: string): string | undefined {
   return REGION_IN_HOST.exec(new URL(baseUrl).hostname)?.[1];
 }
@@ -80,7 +85,7 @@ function keyOfVariables(environment: Environment): string | undefined {
   );
 }
 
-function accessKeyOfFile({ environment, entry, place }: CloudSource): string | undefined {
+function accessKeyOfFile({ environment, entry, pointer }: CloudSource): string | undefined {
   const aws = entry?.aws;
   if (aws === undefined) return undefined;
   const part = (member: "access_key_id" | "secret_access_key" | "session_token") => {
@@ -89,11 +94,11 @@ function accessKeyOfFile({ environment, entry, place }: CloudSource): string | u
     const value = variable(environment, name);
     if (aws[member] === undefined && value !== undefined) return secretToken(name, value);
     if (aws[member] !== undefined) {
-      throw new ConfigError(`${place}/aws has both ${member} and ${member}_env`);
+      throw new ConfigError(`${pointer}/aws has both ${member} and ${member}_env`);
     }
-    // In lower case it may be a secret that was written in place of a variable's name.
+    // A text in lower case can be a secret that was written instead of a variable's name.
     const shown = /^[A-Z0-9_]+$/.test(name) ? name : MASKED;
-    throw refuse(shown, undefined, `set for ${place}/aws/${member}_env`);
+    throw refuse(shown, undefined, `set for ${pointer}/aws/${member}_env`);
   };
   const [id, secret, token] = [
     part("access_key_id"),
@@ -102,7 +107,7 @@ function accessKeyOfFile({ environment, entry, place }: CloudSource): string | u
   ];
   const isPartial = (id === undefined) !== (secret === undefined);
   if (isPartial || (token !== undefined && id === undefined)) {
-    throw new ConfigError(`${place}/aws must have access_key_id and secret_access_key together`);
+    throw new ConfigError(`${pointer}/aws must have access_key_id and secret_access_key together`);
   }
   return joinedKey(id, secret, token);
 }

@@ -1,17 +1,23 @@
-/** A model's prefix where it is called by an inference profile, which spreads calls over regions. */
+/**
+ * The prefix of a model that is called by an inference profile, which spreads calls over regions.
+ */
 const PROFILE = /^(?:global|us|us-gov|ca|eu|apac|jp|au|sa|regional)\./;
-/** Models that Bedrock serves by profiles, which most of them demand: everywhere, and from America alone. */
+/**
+ * Models that Bedrock serves by profiles, which most of them require: everywhere, and from America
+ * only.
+ */
 const PROFILED = /^(?:anthropic\.claude|amazon\.nova)/;
 const PROFILED_IN_AMERICA =
   /^(?:meta\.llama(?:3-[123]|4)|deepseek\.r1|mistral\.pixtral|openai\.gpt-5|writer\.)/;
-/** What follows a model's name in its id. */
+/** The suffix of a model's name in its id. */
 const VERSION = /-v[1-9]\d*:\d+$|-1:\d+$/;
-/** Claude's models from 4.5 on have one date each, which Anthropic's own names leave out. */
+/** Claude models from 4.5 on have one date each, which Anthropic's own names omit. */
 const DATED_CLAUDE = /^(claude-(?:opus|sonnet|haiku)-4-5)-\d{8}$/;
 
 /**
- * Bedrock's id of what the price list names. That marks prices outside the global profile as `regional`, which is
- * no part of an id, and gives new models versions that they do not have.
+ * Returns Bedrock's id of a model of the price list. The list marks prices outside the global
+ * profile as `regional`, which is not part of an id, and gives new models versions that they do not
+ * have.
  */
 export function nameAtBedrock(listed: string): string {
   return listed
@@ -23,19 +29,20 @@ export function nameAtBedrock(listed: string): string {
     .replace(/^(qwen\.qwen3-vl.*)-v1:0$/, "$1");
 }
 
-/** A model's id without the profile that it is called by. */
+/** Returns a model's id without its inference profile. */
 export function withoutProfile(name: string): string {
   return name.replace(PROFILE, "");
 }
 
 /**
- * The id that a model of no profile is called by from a region: that of the region's profile where there is one
+ * Returns the id by which a model without a profile is called from a region. The id has the
+ * region's profile if the model has one
  * (https://docs.aws.amazon.com/bedrock/latest/userguide/inference-profiles-support.html).
  */
 export function nameInRegion(name: string, region: string): string {
   const profile = profileOf(name, region);
-  const isThere = PROFILED.test(name) || (profile === "us" && PROFILED_IN_AMERICA.test(name));
-  return isThere && profile !== undefined ? `${profile}.${name}` : name;
+  const isProfiled = PROFILED.test(name) || (profile === "us" && PROFILED_IN_AMERICA.test(name));
+  return isProfiled && profile !== undefined ? `${profile}.${name}` : name;
 }
 
 function profileOf(name: string, region: string): string | undefined {
@@ -43,14 +50,17 @@ function profileOf(name: string, region: string): string | undefined {
   if (/^(?:us|ca)-/.test(region)) return "us";
   if (region.startsWith("eu-")) return "eu";
   if (!region.startsWith("ap-")) return undefined;
-  // Claude's models from 4.5 on are spread over one country.
+  // Bedrock spreads the calls of Claude models from 4.5 on over one country.
   const isOfCountry = /claude-(?:[a-z]+-(?:4-[5-9]|[5-9]))/.test(name);
   if (isOfCountry && /^ap-northeast-[13]$/.test(region)) return "jp";
   if (isOfCountry && /^ap-southeast-[24]$/.test(region)) return "au";
   return "apac";
 }
 
-/** A model's name as other providers spell it, `vendor/slug`: `us.meta.llama3-3-70b-instruct-v1:0` is Llama 3.3. */
+/**
+ * Returns a model's name as other providers spell it, `vendor/slug`:
+ * `us.meta.llama3-3-70b-instruct-v1:0` is Llama 3.3.
+ */
 export function vendorsName(id: string): string {
   const plain = withoutProfile(id);
   const cut = plain.indexOf(".");
@@ -61,7 +71,7 @@ export function vendorsName(id: string): string {
 }
 
 function spelled(vendor: string, slug: string): string {
-  // A number behind Amazon's names is part of them.
+  // A number after an Amazon name is part of the name.
   if (vendor === "amazon") return slug.replace(/:\d+$/, "");
   const name = slug.replace(VERSION, "").replace(/-v0:(\d)$/, "-v0.$1");
   if (vendor === "anthropic") return name.replace(/-v\d$/, "").replace(DATED_CLAUDE, "$1");

@@ -8,21 +8,29 @@ import type { ProviderEntry } from "./file-schema.ts";
 import type { ProviderType } from "./provider-types.ts";
 import { type CloudVariable, DEFAULT_VERTEX_LOCATION } from "./variables.ts";
 
-/** What Google's Vertex AI, Azure and Bedrock are configured with besides a key and an address. */
+/** Settings of Google's Vertex AI, Azure and Bedrock, including the key and the address. */
 export interface CloudSettings {
   readonly apiKey?: string;
   readonly baseUrl?: string;
-  /** Azure: `2024-10-21`, for addresses that name the deployment. */
+  /**
+   * Azure: the version of the API, such as `2024-10-21`, for addresses that name the deployment.
+   */
   readonly apiVersion?: string;
   /** Azure: the operator's names of deployments, by the built-in names of their models. */
   readonly deployments?: Readonly<Record<string, string>>;
-  /** Vertex AI: where the machine's metadata server is asked for tokens, if not at its usual name. */
+  /**
+   * Vertex AI: host of the machine's metadata server, which issues tokens. Undefined for its
+   * default name.
+   */
   readonly metadataHost?: string;
-  /** Bedrock: where it is known. */
+  /** Bedrock: the region, if it is known. */
   readonly region?: string;
 }
 
-/** A key, or credentials of several parts in JSON or its base64. Throws ConfigError without showing it. */
+/**
+ * Returns a key, or credentials of several parts in JSON or its base64. Throws ConfigError, which
+ * does not contain the text.
+ */
 export function credential(setting: string, text: string): string {
   const document = credentialDocument(text);
   return document === undefined ? secretToken(setting, text) : credentialText(document);
@@ -30,7 +38,7 @@ export function credential(setting: string, text: string): string {
 
 interface Form {
   readonly form: RegExp;
-  /** Completes "must be …". */
+  /** The accepted form, which completes "must be …". */
   readonly accepted: string;
 }
 
@@ -43,36 +51,42 @@ const LOCATION: Form = {
   accepted: "a region like us-central1, or us, eu or global",
 };
 const API_VERSION: Form = { form: /^[\w.-]{1,40}$/, accepted: "a version like 2024-10-21" };
-const HOST: Form = { form: /^[\w.-]{1,253}(?::\d{1,5})?$/, accepted: "a host, and maybe a port" };
+const HOST: Form = {
+  form: /^[\w.-]{1,253}(?::\d{1,5})?$/,
+  accepted: "a host with an optional port",
+};
 
-/** Where the settings of a provider stand. */
+/** The sources of a provider's settings. */
 export interface CloudSource {
   readonly environment: Environment;
-  /** The same for an entry under its type's own name, and no variables for any other entry. */
-  readonly ownVariables: Environment;
-  /** Absent for a provider that the environment enables. */
+  /** The environment if the entry's id is its type, or no variables for any other entry. */
+  readonly typeVariables: Environment;
+  /** Undefined for a provider that the environment enables. */
   readonly entry?: ProviderEntry;
-  /** Of the entry, in messages. */
-  readonly place: string;
+  /** The file and the JSON pointer of the entry, for messages. */
+  readonly pointer: string;
   readonly apiKey: string | undefined;
-  /** The address, where the file or a variable states one. */
+  /** The address, if the file or a variable states one. */
   readonly statedUrl?: string | undefined;
 }
 
-/** By type, the members of an entry that it alone has. */
-const OWN_MEMBERS: Readonly<Record<string, readonly (keyof ProviderEntry)[]>> = {
+/** The members of an entry that only one type has, by type. */
+const TYPE_MEMBERS: Readonly<Record<string, readonly (keyof ProviderEntry)[]>> = {
   vertex: ["project", "location", "credentials_file"],
   azure: ["api_version", "deployments"],
   bedrock: ["aws"],
 };
 
-/** The settings of a provider of that type. Throws ConfigError for members that are another type's. */
+/**
+ * Returns the settings of a provider of this type. Throws ConfigError for members of another type.
+ */
 export function cloudSettings(type: string, source: CloudSource): CloudSettings {
-  const { entry, place, apiKey } = source;
-  for (const [owner, members] of Object.entries(OWN_MEMBERS)) {
-    const foreign = type === owner ? undefined : members.find((one) => entry?.[one] !== undefined);
+  const { entry, pointer, apiKey } = source;
+  for (const [owner, members] of Object.entries(TYPE_MEMBERS)) {
+    const foreign =
+      type === owner ? undefined : members.find((member) => entry?.[member] !== undefined);
     if (foreign !== undefined) {
-      throw new ConfigError(`${place}/${foreign} is for providers of type ${owner} alone`);
+      throw new ConfigError(`${pointer}/${foreign} is for providers of type ${owner} alone`);
     }
   }
   if (type === "vertex") return vertexSettings(source);
@@ -82,12 +96,12 @@ export function cloudSettings(type: string, source: CloudSource): CloudSettings 
 }
 
 function vertexSettings(source: CloudSource): CloudSettings {
-  const { environment, ownVariables, entry } = source;
+  const { environment, typeVariables, entry } = source;
   const key = source.apiKey ?? credentialsOf(source);
-  const named = checked(source, ownVariables, "VERTEX_PROJECT", entry?.project, PROJECT);
+  const named = checked(source, typeVariables, "VERTEX_PROJECT", entry?.project, PROJECT);
   const project = named ?? (key === undefined ? undefined : projectOf(key));
   const location =
-    checked(source, ownVariables, "VERTEX_LOCATION", entry?.location, LOCATION) ??
+    checked(source, typeVariables, "VERTEX_LOCATION", entry?.location, LOCATION) ??
     DEFAULT_VERTEX_LOCATION;
   const metadataHost = checked(source, environment, "GCE_METADATA_HOST", undefined, HOST);
   return {
@@ -97,7 +111,10 @@ function vertexSettings(source: CloudSource): CloudSettings {
   };
 }
 
-/** Where a type is called if nothing says where: at Vertex AI, API keys alone need no project. */
+/**
+ * Returns the default address of a type. Vertex AI has one for API keys only, because other
+ * credentials need a project.
+ */
 export function usualAddress(
   type: string,
   { defaultBaseUrl }: ProviderType,
@@ -113,14 +130,17 @@ function vertexAddress(project: string, location: string): string {
     us: "aiplatform.us.rep.googleapis.com",
     eu: "aiplatform.eu.rep.googleapis.com",
   }[location];
-  const place = `projects/${project}/locations/${location}`;
-  return `https://${host ?? `${location}-aiplatform.googleapis.com`}/v1/${place}`;
+  const path = `projects/${project}/locations/${location}`;
+  return `https://${host ?? `${location}-aiplatform.googleapis.com`}/v1/${path}`;
 }
 
-/** The credentials of the file named in the configuration, or those that Google's own tools use. */
-function credentialsOf({ environment, entry, place }: CloudSource): string | undefined {
+/**
+ * Returns the credentials in the file that the configuration names, or those that Google's own
+ * tools use.
+ */
+function credentialsOf({ environment, entry, pointer }: CloudSource): string | undefined {
   const stated = entry?.credentials_file;
-  if (stated !== undefined) return credentialsIn(`${place}/credentials_file`, stated);
+  if (stated !== undefined) return credentialsIn(`${pointer}/credentials_file`, stated);
   const name = "GOOGLE_APPLICATION_CREDENTIALS";
   const text = variable(environment, name);
   if (text === undefined) return undefined;
@@ -142,7 +162,7 @@ function credentialsIn(setting: string, path: string): string {
   return credentialText(document);
 }
 
-/** The project of Google's that a credential document names, if any. */
+/** Returns the Google Cloud project that a credential document names, or undefined. */
 export function projectOf(key: string): string | undefined {
   const { project_id: id, quota_project_id: quota } = credentialDocument(key) ?? {};
   const project = id ?? quota;
@@ -150,10 +170,10 @@ export function projectOf(key: string): string | undefined {
 }
 
 function azureSettings(source: CloudSource): CloudSettings {
-  const { ownVariables, entry } = source;
+  const { typeVariables, entry } = source;
   const stated = entry?.api_version;
-  const apiVersion = checked(source, ownVariables, "AZURE_API_VERSION", stated, API_VERSION);
-  const key = source.apiKey ?? entraCredentials(ownVariables);
+  const apiVersion = checked(source, typeVariables, "AZURE_API_VERSION", stated, API_VERSION);
+  const key = source.apiKey ?? entraCredentials(typeVariables);
   const deployments = entry?.deployments;
   return {
     ...(key !== undefined && { apiKey: key }),
@@ -175,9 +195,9 @@ function entraCredentials(environment: Environment): string | undefined {
   });
 }
 
-/** What the file states, or else the variable. */
+/** Returns the value that the file states, or else the variable. Throws ConfigError. */
 function checked(
-  { place }: CloudSource,
+  { pointer }: CloudSource,
   environment: Environment,
   name: CloudVariable,
   stated: string | undefined,
@@ -186,5 +206,5 @@ function checked(
   const value = stated ?? variable(environment, name);
   if (value === undefined || form.test(value)) return value;
   const member = name.slice(name.indexOf("_") + 1).toLowerCase();
-  throw refuse(stated === undefined ? name : `${place}/${member}`, value, accepted);
+  throw refuse(stated === undefined ? name : `${pointer}/${member}`, value, accepted);
 }

@@ -1,4 +1,7 @@
-/** Settings that stop the start: for each fault one line with the setting, its value, what is accepted. */
+/**
+ * Thrown for invalid settings, which stop the start. Each fault is one line with the setting, its
+ * value and the accepted values.
+ */
 export class ConfigError extends Error {
   readonly faults: readonly string[];
 
@@ -10,7 +13,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** Gathers what is wrong, so that one start tells all of it. */
+/** Collects faults, so that one start reports all of them. */
 export class ConfigFaults {
   readonly #faults: string[] = [];
 
@@ -18,7 +21,10 @@ export class ConfigFaults {
     return this.#faults.length;
   }
 
-  /** What the attempt gives, or `placeholder` where it throws ConfigError, whose faults are kept. */
+  /**
+   * Returns the result of the attempt. If the attempt throws ConfigError, collects its faults and
+   * returns `placeholder`.
+   */
   attempt<Value>(attempt: () => Value, placeholder: Value): Value {
     try {
       return attempt();
@@ -28,13 +34,13 @@ export class ConfigFaults {
     }
   }
 
-  /** Throws again what is no ConfigError. */
+  /** Collects the faults of a ConfigError. Throws any other error again. */
   add(error: unknown): void {
     if (!(error instanceof ConfigError)) throw error;
     this.#faults.push(...error.faults);
   }
 
-  /** Throws ConfigError with all faults, each once, where there are any. */
+  /** Throws ConfigError with all faults, each once, if there are any. */
   throwAny(): void {
     if (this.#faults.length > 0) throw new ConfigError(...new Set(this.#faults));
   }
@@ -42,24 +48,29 @@ export class ConfigFaults {
 
 const SHOWN_VALUE_LENGTH = 80;
 
-/** What stands in a message for the value of a secret. */
+/** The text that replaces a secret in a message. */
 export const MASKED = "***";
 
 /**
+ * Returns the error for an invalid setting.
+ *
  * @param setting the variable, or the file and the JSON pointer in it
- * @param value what was found; `undefined` reads as "not set"
+ * @param value the invalid value; `undefined` reads as "not set"
  * @param accepted completes "must be …"
  */
 export function refuse(setting: string, value: unknown, accepted: string): ConfigError {
   return new ConfigError(`${setting} is ${shownValue(value)}, but must be ${accepted}`);
 }
 
-/** The same for a secret, whose value is never shown. */
+/** Returns the error for an invalid secret, whose value is never shown. */
 export function refuseSecret(setting: string, accepted: string): ConfigError {
   return new ConfigError(`${setting} is ${MASKED}, but must be ${accepted}`);
 }
 
-/** Lists and objects may hold secrets, so only their kind is shown. */
+/**
+ * Returns the value for a message. Lists and objects can contain secrets, so only their kind is
+ * shown.
+ */
 function shownValue(value: unknown): string {
   if (value === undefined) return "not set";
   if (value === null) return "null";
@@ -69,7 +80,10 @@ function shownValue(value: unknown): string {
   return text.length <= SHOWN_VALUE_LENGTH ? text : `${text.slice(0, SHOWN_VALUE_LENGTH)}…`;
 }
 
-/** A URL without what may be secret in it: user, password and query. Text that is no URL is masked whole. */
+/**
+ * Returns a URL with its user, password and query masked, because they can be secret. Masks the
+ * whole text if it is not a URL.
+ */
 export function maskUrl(text: string): string {
   const scheme = /^[a-z][a-z0-9+.-]*:\/\//i.exec(text)?.[0];
   if (scheme === undefined) return MASKED;

@@ -7,7 +7,10 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 
 const WHOLE_NUMBER = /^(0|[1-9]\d{0,15})$/;
 const DECIMAL_NUMBER = /^(0|[1-9]\d{0,15})(\.\d{1,15})?$/;
-/** What can stand in a header: a line break in a key would fail at the first request instead of at the start. */
+/**
+ * Text that a header can contain. A line break in a key would otherwise fail at the first request
+ * instead of at the start.
+ */
 const TOKEN = /^[\x21-\x7e]+$/;
 const BOOLEANS: Readonly<Record<string, boolean>> = {
   true: true,
@@ -17,16 +20,18 @@ const BOOLEANS: Readonly<Record<string, boolean>> = {
 };
 
 export interface DatabaseUrlForm {
-  /** Such as `redis`. */
+  /** Schemes of the URL, such as `redis`. */
   readonly schemes: readonly string[];
-  /** Any, unless it is named. */
+  /** The accepted path. If undefined, any path is accepted. */
   readonly path?: RegExp;
   readonly example: string;
-  /** Completes "<setting> …" with what is wrong with a parameter of the URL; undefined if nothing is. */
+  /**
+   * Returns the fault of a parameter of the URL, or undefined. Completes the message "<setting> …".
+   */
   faultOf?(url: URL): string | undefined;
 }
 
-/** The text of any variable; an empty one counts as unset. */
+/** Returns the text of a variable, or undefined if it is unset or empty. */
 export function variable(environment: Environment, name: string): string | undefined {
   const text = environment[name];
   return text === undefined || text === "" ? undefined : text;
@@ -37,7 +42,10 @@ export function secretToken(setting: string, text: string): string {
   return text;
 }
 
-/** Checks an address and takes trailing slashes off. Throws ConfigError without showing credentials. */
+/**
+ * Checks an address and removes trailing slashes. Throws ConfigError, which contains no
+ * credentials.
+ */
 export function httpUrl(setting: string, text: string): string {
   const accepted = "an http or https URL without credentials, query and fragment";
   const url = URL.parse(text);
@@ -49,8 +57,9 @@ export function httpUrl(setting: string, text: string): string {
 }
 
 /**
- * Reads the gateway's own variables strictly; every reader throws ConfigError for what it does not accept.
- * With `faults` it collects them there and returns a placeholder, so that the caller can throw all of them.
+ * Reads the gateway's own variables strictly. Every reader throws ConfigError for an invalid value.
+ * With `faults` it collects the error there and returns a placeholder, so that the caller can throw
+ * all errors together.
  */
 export class EnvironmentReader {
   readonly #environment: Environment;
@@ -61,17 +70,17 @@ export class EnvironmentReader {
     this.#faults = faults;
   }
 
-  /** A check of a caller's own, which ends as those of this class do. */
+  /** Runs a check of the caller. Treats its ConfigError like those of this class. */
   check<Value>(attempt: () => Value, placeholder: Value): Value {
     return this.#faults === undefined ? attempt() : this.#faults.attempt(attempt, placeholder);
   }
 
-  /** What was set or, failing that, the documented default. */
+  /** Returns the text of a variable, or else its documented default. */
   text(name: SettingName): string | undefined {
     return variable(this.#environment, name) ?? defaultText(name);
   }
 
-  /** Set, to nothing. */
+  /** Returns true if the variable is set to an empty text. */
   isEmpty(name: SettingName): boolean {
     return this.#environment[name]?.trim() === "";
   }
@@ -112,7 +121,11 @@ export class EnvironmentReader {
     }, 0);
   }
 
-  /** @param maximumUsd whole USD */
+  /**
+   * Reads an amount in USD.
+   *
+   * @param maximumUsd in whole USD
+   */
   amountNanoUsd(name: SettingName, maximumUsd: number): NanoUsd {
     return this.check(() => {
       const text = this.#required(name);
@@ -128,7 +141,11 @@ export class EnvironmentReader {
     }, 0n);
   }
 
-  /** @param whenUnset for a setting whose default follows from others */
+  /**
+   * Reads a boolean.
+   *
+   * @param whenUnset the default of a setting whose default depends on other settings
+   */
   boolean(name: SettingName, whenUnset?: boolean): boolean {
     if (whenUnset !== undefined && this.text(name) === undefined) return whenUnset;
     return this.check(() => {
@@ -142,7 +159,7 @@ export class EnvironmentReader {
   oneOf<const Choice extends string>(name: SettingName, choices: readonly Choice[]): Choice {
     return this.check(() => {
       const text = this.#required(name);
-      const choice = choices.find((one) => one === text);
+      const choice = choices.find((candidate) => candidate === text);
       if (choice === undefined) throw refuse(name, text, `one of ${choices.join(", ")}`);
       return choice;
     }, choices[0]!);
@@ -158,7 +175,7 @@ export class EnvironmentReader {
     return text === undefined ? undefined : this.check(() => httpUrl(name, text), undefined);
   }
 
-  /** The URL of a database, which may carry a password. */
+  /** Reads the URL of a database, which can contain a password. */
   databaseUrl(name: SettingName, form: DatabaseUrlForm): string | undefined {
     return this.check(() => {
       const text = this.text(name);
@@ -174,7 +191,7 @@ export class EnvironmentReader {
     }, undefined);
   }
 
-  /** A comma-separated list; spaces around items are allowed. */
+  /** Reads a comma-separated list. Allows spaces around items. */
   list(name: SettingName): string[] {
     const text = this.text(name);
     return text === undefined ? [] : text.split(",").map((item) => item.trim());
@@ -195,7 +212,9 @@ export class EnvironmentReader {
 
 const PREFIX_LENGTH = /^(0|[1-9]\d{0,2})$/;
 
-/** True for an IPv4 or IPv6 network in CIDR notation (RFC 4632, RFC 4291), without a zone. */
+/**
+ * Returns true for an IPv4 or IPv6 network in CIDR notation (RFC 4632, RFC 4291), without a zone.
+ */
 function isCidr(text: string): boolean {
   const [address = "", prefixLength = "", ...more] = text.split("/");
   if (more.length > 0 || address.includes("%") || !PREFIX_LENGTH.test(prefixLength)) return false;

@@ -3,7 +3,7 @@ import { Compile } from "typebox/schema";
 import { MODEL_CATEGORIES } from "../../lib/catalogue-model.ts";
 import { PROVIDER_TYPES } from "./provider-types.ts";
 
-/** Each `description` completes "must be …" when a value is refused. */
+/** A text of limited length. Each `description` completes "must be …" when a value is rejected. */
 const Text = (maxLength: number) =>
   Type.String({
     minLength: 1,
@@ -25,7 +25,7 @@ const Id = Type.String({
   pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
   description: "an id of letters, digits, dots, hyphens and underscores",
 });
-/** What stands for a model may be a bare word too; a model's own id may not. */
+/** The form of a model's own id. An alias can also be a bare word. */
 export const MODEL_ID = "a model id like author/slug";
 
 const ApiKey = Type.String({
@@ -55,7 +55,7 @@ const BatchPriceShare = Type.Number({
   description: "a share of the usual prices from 0 to 1",
 });
 
-/** How Amazon Bedrock is reached. */
+/** Access to Amazon Bedrock. */
 const AwsAccess = Type.Object(
   {
     region: Type.Optional(Text(32)),
@@ -91,11 +91,11 @@ const ProviderEntry = Type.Object(
     ),
     aws: Type.Optional(AwsAccess),
     data_collection: Type.Optional(Type.Enum(["allow", "deny"], { description: "allow or deny" })),
-    // Of Vertex AI
+    // Vertex AI only.
     project: Type.Optional(Text(100)),
     location: Type.Optional(Text(64)),
     credentials_file: Type.Optional(Text(4096)),
-    // Of Azure
+    // Azure only.
     api_version: Type.Optional(Text(64)),
     deployments: Type.Optional(
       Type.Record(Text(256), Text(256), {
@@ -118,7 +118,7 @@ const Capabilities = Type.Array(
   { maxItems: 32, description: "a list of at most 32 capabilities" },
 );
 
-/** What images of a size and a quality cost; what is left out stands for any. */
+/** The price of images of a size and a quality. A missing size or quality means any. */
 const ImagePrice = Type.Object(
   {
     size: Type.Optional(
@@ -178,7 +178,7 @@ const ModelEntry = Type.Object(
       pattern: "^[A-Za-z0-9][A-Za-z0-9._:@+~-]*(/[A-Za-z0-9][A-Za-z0-9._:@+~-]*)*$",
       description: MODEL_ID,
     }),
-    /** Stands for that model: an entry of its id and this alone. */
+    /** The model that the entry is an alias of. The entry then has only its id and this member. */
     alias_of: Type.Optional(Text(256)),
     name: Type.Optional(Text(256)),
     description: Type.Optional(Text(4096)),
@@ -238,7 +238,7 @@ export type ProviderEntry = Type.Static<typeof ProviderEntry>;
 export type ModelEntry = Type.Static<typeof ModelEntry>;
 export type ConfigFile = Type.Static<typeof ConfigFile>;
 
-/** The schema of the file as editors take it: JSON Schema, with the types of providers that there are. */
+/** Returns the schema of the file for editors: JSON Schema, with all types of providers. */
 export function publishedFileSchema(): object {
   const schema = structuredClone(ConfigFile) as unknown as {
     properties: { providers: { items: { properties: { type: object } } } };
@@ -246,7 +246,7 @@ export function publishedFileSchema(): object {
   schema.properties.providers.items.properties.type = {
     type: "string",
     enum: Object.keys(PROVIDER_TYPES),
-    description: "the kind of provider, which names its adapter",
+    description: "the type of the provider, which selects its adapter",
   };
   return {
     $schema: "https://json-schema.org/draft/2020-12/schema",
@@ -255,7 +255,10 @@ export function publishedFileSchema(): object {
   };
 }
 
-/** Compiled when a file is there to be checked, because compiling takes some milliseconds of the start. */
+/**
+ * Returns the validator of the file. It is compiled only if there is a file to check, because
+ * compiling takes some milliseconds of the start.
+ */
 export function compileConfigFile() {
   return Compile(ConfigFile);
 }

@@ -13,35 +13,37 @@ import {
 } from "./file-schema.ts";
 
 const DEFAULT_CONFIG_FILE = "gateway.config.json";
-/** A larger file is a mistake, and reading it would hold up the start. */
+/** A larger file is a mistake, and reading it would delay the start. */
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
 
-/** An entry of `models` as it stands in the file. */
+/** An entry of `models` in the file. */
 export interface ModelConfig extends ModelEntry {
   /** File and JSON pointer, for messages. */
   readonly source: string;
 }
 
-/** An entry of `providers` as it stands in the file. */
+/** An entry of `providers` in the file. */
 export interface ProviderOfFile extends ProviderEntry {
   /** File and JSON pointer, for messages. */
   readonly source: string;
 }
 
 export interface FileContents {
-  /** The path as it was given, for messages; undefined when there is no file. */
+  /** The path as it was given, for messages. Undefined if there is no file. */
   readonly path: string | undefined;
   readonly providers: readonly ProviderOfFile[];
   readonly models: readonly ModelConfig[];
   readonly sandbox: boolean;
-  /** Ids of the entries that `providers` and `models` lack because the schema rejects them. */
+  /**
+   * Ids of entries that are missing in `providers` and `models` because the schema rejects them.
+   */
   readonly faultyIds: { readonly providers: readonly string[]; readonly models: readonly string[] };
 }
 
 /**
- * Reads and checks the configuration file. Adds each fault to `faults`, with the file and the JSON pointer,
- * and returns the entries without one, so that the caller can check these too. Throws ConfigError if nothing
- * of the file can be read.
+ * Reads and checks the configuration file. Adds each fault to `faults`, with the file and the JSON
+ * pointer. Returns the entries without a fault, so that the caller can check these too. Throws
+ * ConfigError if the file cannot be read at all.
  */
 export function readConfigFile(
   environment: Environment,
@@ -59,8 +61,12 @@ export function readConfigFile(
     parsed(path, readText(path, cwd)),
     faults,
   );
-  const found = [...repeatedIds(providers), ...repeatedIds(models), ...models.flatMap(mixedEntry)];
-  if (found.length > 0) faults.add(new ConfigError(...found));
+  const duplicates = [
+    ...repeatedIds(providers),
+    ...repeatedIds(models),
+    ...models.flatMap(mixedEntry),
+  ];
+  if (duplicates.length > 0) faults.add(new ConfigError(...duplicates));
   return { path, providers, models, sandbox, faultyIds };
 }
 
@@ -82,7 +88,7 @@ function parsed(path: string, text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    // The parser's own message may quote the text, and the text may hold a key.
+    // The parser's own message can quote the text, and the text can contain a key.
     throw new ConfigError(
       `${path} is not JSON (line ${faultyLine(text)}), but must be a JSON object (RFC 8259: no comments)`,
     );
@@ -93,14 +99,14 @@ function checked(path: string, value: unknown, faults: ConfigFaults): Omit<FileC
   const validator = compileConfigFile();
   const errors = validator.Check(value) ? [] : allErrors(validator, value);
   const schema = validator.Schema();
-  const found = errors.flatMap((error) => faultsOf(path, value, schema, error));
+  const messages = errors.flatMap((error) => faultsOf(path, value, schema, error));
   if (errors.length > 0) {
-    faults.add(new ConfigError(...(found.length > 0 ? found : [`${path} is not accepted`])));
+    faults.add(new ConfigError(...(messages.length > 0 ? messages : [`${path} is not accepted`])));
   }
   const file = Object(value) as ConfigFile;
-  const faultyPlaces = errors.map(({ instancePath }) => instancePath);
-  const [providers, faultyProviders] = entriesOf(path, "providers", file.providers, faultyPlaces);
-  const [models, faultyModels] = entriesOf(path, "models", file.models, faultyPlaces);
+  const faultyPointers = errors.map(({ instancePath }) => instancePath);
+  const [providers, faultyProviders] = entriesOf(path, "providers", file.providers, faultyPointers);
+  const [models, faultyModels] = entriesOf(path, "models", file.models, faultyPointers);
   return {
     providers,
     models,
@@ -109,28 +115,31 @@ function checked(path: string, value: unknown, faults: ConfigFaults): Omit<FileC
   };
 }
 
-/** The entries of a list that the schema accepts, and the ids of the others. */
+/** Returns the entries of a list that the schema accepts, and the ids of the rejected ones. */
 function entriesOf<Entry extends { readonly id: string }>(
   path: string,
   list: "providers" | "models",
   entries: readonly Entry[] | undefined,
-  faultyPlaces: readonly string[],
+  faultyPointers: readonly string[],
 ): [(Entry & { readonly source: string })[], string[]] {
   const accepted: (Entry & { readonly source: string })[] = [];
   const faultyIds: string[] = [];
-  // Of a file with more faults than are counted, no entry is known to be sound.
-  const isUnknown = faultyPlaces.length >= MAX_FAULTS || faultyPlaces.includes(`/${list}`);
+  // If a file has more faults than are counted, no entry is known to be valid.
+  const isUnknown = faultyPointers.length >= MAX_FAULTS || faultyPointers.includes(`/${list}`);
   if (!Array.isArray(entries) || isUnknown) return [accepted, faultyIds];
   for (const [index, entry] of entries.entries()) {
-    const place = `/${list}/${index}`;
-    const isFaulty = faultyPlaces.some((one) => `${one}/`.startsWith(`${place}/`));
-    if (!isFaulty) accepted.push({ ...entry, source: `${path} ${place}` });
+    const pointer = `/${list}/${index}`;
+    const isFaulty = faultyPointers.some((faulty) => `${faulty}/`.startsWith(`${pointer}/`));
+    if (!isFaulty) accepted.push({ ...entry, source: `${path} ${pointer}` });
     else if (typeof entry?.id === "string") faultyIds.push(entry.id);
   }
   return [accepted, faultyIds];
 }
 
-/** Elsewhere the library stops at its default of 8, so that a hostile body costs little. */
+/**
+ * Faults of a file that are listed. For other values the library stops at its default of 8, so that
+ * a hostile body costs little.
+ */
 const MAX_FAULTS = 1_000;
 
 function allErrors(validator: ReturnType<typeof compileConfigFile>, value: unknown): SchemaFault[] {
@@ -157,10 +166,10 @@ function faultsOf(path: string, value: unknown, root: unknown, error: SchemaFaul
       return refuse(`${path} ${pointer}/${missing}`, undefined, accepted(member)).message;
     });
   }
-  // It repeats that a member is unknown.
+  // This fault repeats that a member is unknown.
   if (error.keyword === "boolean") return [];
   const setting = `${path} ${pointer}`.trimEnd();
-  // An address may carry credentials, and a key may stand where its variable's name belongs.
+  // An address can contain credentials, and a key can be written instead of its variable's name.
   if (/\/(api_key|api_key_env|base_url)$|\/api_keys(\/|$)/.test(setting)) {
     return [refuseSecret(setting, accepted(schema)).message];
   }
@@ -174,9 +183,9 @@ function unknownMembers(path: string, pointer: string, value: unknown, schema: u
   return Object.keys(Object(value))
     .filter((key) => !members.includes(key))
     .map((key) => {
-      const place = `${path} ${pointer}/${key.slice(0, MAX_SHOWN_NAME)}`;
+      const setting = `${path} ${pointer}/${key.slice(0, MAX_SHOWN_NAME)}`;
       const accepted = `but must be one of ${members.join(", ")}`;
-      return `${place} is not known, ${accepted}${didYouMean(key, members)}`;
+      return `${setting} is not known, ${accepted}${didYouMean(key, members)}`;
     });
 }
 
@@ -185,7 +194,7 @@ function accepted(schema: unknown): string {
   return typeof description === "string" ? description : "in the format of the file";
 }
 
-/** The value at a JSON pointer (RFC 6901), undefined where there is none. */
+/** Returns the value at a JSON pointer (RFC 6901), or undefined if there is no such value. */
 function atPointer(value: unknown, pointer: string): unknown {
   let current = value;
   for (const token of pointer.split("/").slice(1)) {
@@ -198,15 +207,18 @@ function atPointer(value: unknown, pointer: string): unknown {
   return current;
 }
 
-/** A model has an author; an alias has nothing but what it stands for. */
+/**
+ * Returns the faults of an entry whose form is mixed. The id of a model has an author, and an alias
+ * has no member except the model that it refers to.
+ */
 function mixedEntry({ source, ...entry }: ModelConfig): readonly string[] {
   if (entry.alias_of === undefined) {
     return entry.id.includes("/") ? [] : refuse(`${source}/id`, entry.id, MODEL_ID).faults;
   }
-  const other = Object.keys(entry).find((member) => member !== "id" && member !== "alias_of");
-  if (other === undefined) return [];
+  const extra = Object.keys(entry).find((member) => member !== "id" && member !== "alias_of");
+  if (extra === undefined) return [];
   return [
-    `${source} (${entry.id}) has alias_of and ${other}, but an alias has the terms of its model`,
+    `${source} (${entry.id}) has alias_of and ${extra}, but an alias has the terms of its model`,
   ];
 }
 
@@ -223,16 +235,26 @@ function repeatedIds(
   });
 }
 
-/** White space, then one token of JSON (RFC 8259), or nothing at the end of the text. */
+/** White space, then one token of JSON (RFC 8259), or the end of the text. */
 const TOKEN =
   /[ \t\r\n]*(?:([{}[\]:,])|"(?:[^"\\\t\r\n]|\\(?:["\\/bfnrt]|u[\dA-Fa-f]{4}))*"|-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w.])|true\b|false\b|null\b|$)/y;
 
-/** What may come next: a value or an end, a member's name, what follows a name, or what follows a value. */
-type Expected = "value" | "value or end" | "name" | "name or end" | "colon" | "behind" | "nothing";
+/**
+ * The expected token: a value or an end, a member's name, a colon after a name, a comma or an end
+ * after a value, or nothing.
+ */
+type Expected =
+  | "value"
+  | "value or end"
+  | "name"
+  | "name or end"
+  | "colon"
+  | "after value"
+  | "nothing";
 
 /**
- * The line, counted from 1, in which a text stops being JSON; the last one where something is missing at the
- * end. The platform's parser tells no place, and quotes the text, which may hold a key.
+ * Returns the line, from 1, in which a text stops being JSON, or the last line if the text ends too
+ * early. The platform's parser states no position, and it quotes the text, which can contain a key.
  */
 function faultyLine(text: string): number {
   const closers: string[] = [];
@@ -240,9 +262,9 @@ function faultyLine(text: string): number {
   let position = 0;
   for (;;) {
     TOKEN.lastIndex = position;
-    const found = TOKEN.exec(text);
-    if (found === null) return lineOf(text, skipSpace(text, position));
-    const [whole, sign] = found;
+    const match = TOKEN.exec(text);
+    if (match === null) return lineOf(text, skipSpace(text, position));
+    const [whole, sign] = match;
     const token = whole.trimStart();
     const next: Expected | undefined =
       token === "" ? undefined : follow(expected, sign ?? token[0]!, sign !== undefined, closers);
@@ -252,27 +274,29 @@ function faultyLine(text: string): number {
   }
 }
 
-/** Undefined where the token may not stand there. */
+/**
+ * Returns the token that is expected after this one, or undefined if this one is not allowed here.
+ */
 function follow(
   expected: Expected,
   first: string,
   isSign: boolean,
   closers: string[],
 ): Expected | undefined {
-  const behind = () => (closers.length === 0 ? "nothing" : "behind");
-  const mayClose = expected === "behind" || expected.endsWith("or end");
+  const afterValue = () => (closers.length === 0 ? "nothing" : "after value");
+  const mayClose = expected === "after value" || expected.endsWith("or end");
   if (isSign && first === closers.at(-1) && mayClose) {
     closers.pop();
-    return behind();
+    return afterValue();
   }
   if (expected === "colon") return first === ":" ? "value" : undefined;
-  if (expected === "behind") {
+  if (expected === "after value") {
     if (first !== ",") return undefined;
     return closers.at(-1) === "}" ? "name" : "value";
   }
   if (expected.startsWith("name")) return first === '"' ? "colon" : undefined;
   if (expected === "nothing") return undefined;
-  if (!isSign) return behind();
+  if (!isSign) return afterValue();
   if (first !== "{" && first !== "[") return undefined;
   closers.push(first === "{" ? "}" : "]");
   return first === "{" ? "name or end" : "value or end";

@@ -5,7 +5,7 @@ import { type Environment, variable } from "./environment.ts";
 export interface ProxySettings {
   readonly hostname: string;
   readonly port: number;
-  /** The value of `proxy-authorization`; undefined where the proxy's URL has no credentials. */
+  /** The value of `proxy-authorization`. Undefined if the proxy's URL has no credentials. */
   readonly authorization: string | undefined;
 }
 
@@ -17,12 +17,12 @@ export interface OutboundProxies {
   readonly exempt: readonly string[];
 }
 
-/** Lower case first, as curl does it; a variable that is empty counts as unset. */
+/** Lower case first, like curl. An empty variable counts as unset. */
 const HTTP_PROXY = ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
 const HTTPS_PROXY = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 const NO_PROXY = ["no_proxy", "NO_PROXY"];
 
-/** Throws ConfigError, which shows no credentials. */
+/** Reads the proxies of the environment. Throws ConfigError, which contains no credentials. */
 export function readOutboundProxies(environment: Environment): OutboundProxies {
   const [, exempt = ""] = firstSet(environment, NO_PROXY) ?? [];
   return {
@@ -46,10 +46,10 @@ function firstSet(
   return undefined;
 }
 
-function proxyOf(found: readonly [string, string] | undefined): ProxySettings | undefined {
-  if (found === undefined) return undefined;
-  const [name, text] = found;
-  // "proxy:3128" is usual too; URL.parse would take "proxy:" for the scheme.
+function proxyOf(setting: readonly [string, string] | undefined): ProxySettings | undefined {
+  if (setting === undefined) return undefined;
+  const [name, text] = setting;
+  // "proxy:3128" is common too, but URL.parse would read "proxy:" as the scheme.
   const url = URL.parse(/^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`);
   const isPlain = url !== null && url.protocol === "http:" && url.hostname !== "";
   const credentials = isPlain ? credentialsOf(url) : undefined;
@@ -66,7 +66,9 @@ function proxyOf(found: readonly [string, string] | undefined): ProxySettings | 
   };
 }
 
-/** Undefined where there are none, null where they cannot be decoded. */
+/**
+ * Returns the credentials of a URL, undefined if there are none, or null if they cannot be decoded.
+ */
 function credentialsOf(url: URL): string | undefined | null {
   if (url.username === "" && url.password === "") return undefined;
   try {

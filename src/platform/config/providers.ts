@@ -9,9 +9,9 @@ import type { FileContents, ProviderOfFile } from "./file.ts";
 import type { ProviderEntry } from "./file-schema.ts";
 import { PROVIDER_TYPES, type ProviderType, providerType } from "./provider-types.ts";
 
-/** The provider that is always there unless the file says `"sandbox": false`. */
+/** The provider that is enabled unless the file says `"sandbox": false`. */
 export const SANDBOX_PROVIDER_ID = "sandbox";
-/** The sandbox's name of the only model of its that moderates. */
+/** The name of the sandbox's only moderation model. */
 export const SANDBOX_MODERATION_MODEL = "moderation";
 
 /** An enabled provider. */
@@ -19,17 +19,24 @@ export interface ProviderConfig extends Omit<CloudSettings, "baseUrl"> {
   readonly id: string;
   /** A key of PROVIDER_TYPES. */
   readonly type: string;
-  /** Without a trailing slash; empty for the sandbox. */
+  /** The address, without a trailing slash. Empty for the sandbox. */
   readonly baseUrl: string;
-  /** Without one no Authorization header is sent, but for a cloud whose machines have an identity. */
+  /**
+   * If undefined, requests have no Authorization header, except for a cloud whose machines have an
+   * identity.
+   */
   readonly apiKey?: string;
-  /** Where it has several: all of them, `apiKey` first. */
+  /** All keys, `apiKey` first, if the provider has several. */
   readonly apiKeys?: readonly WeightedKey[];
-  /** Stated: it neither keeps prompts nor trains on them. */
+  /**
+   * True if the configuration states that the provider neither stores prompts nor trains on them.
+   */
   readonly collectsNoData?: boolean;
-  /** Calls that may run there at once, over all instances. */
+  /** The maximum number of concurrent calls, over all instances. */
   readonly maxParallelRequests?: number;
-  /** What its batches cost of the usual prices, in 1/10000; absent: they are not used. */
+  /**
+   * The price of its batches in 1/10000 of the usual prices. If undefined, batches are not used.
+   */
   readonly batchPriceShare?: number;
 }
 
@@ -39,8 +46,8 @@ interface WeightedKey {
 }
 
 /**
- * The providers of the file in its order, then the built-in ones that the environment enables, then the
- * sandbox. What is wrong is added to `faults`.
+ * Returns the providers of the file in its order, then the built-in providers that the environment
+ * enables, then the sandbox. Adds faults to `faults`.
  */
 export function enabledProviders(
   environment: Environment,
@@ -54,13 +61,16 @@ export function enabledProviders(
   if (file.sandbox && !providers.some(({ id }) => id === SANDBOX_PROVIDER_ID)) {
     providers.push({ id: SANDBOX_PROVIDER_ID, type: "sandbox", baseUrl: "" });
   }
-  // An entry that is itself wrong still counts as known.
-  const known = [...file.providers, ...providers].map(({ id }) => id);
-  refuseUnknownEndpoints(file, [...new Set([...known, ...file.faultyIds.providers])], faults);
+  // An entry with a fault of its own still counts as known.
+  const knownIds = [...file.providers, ...providers].map(({ id }) => id);
+  refuseUnknownEndpoints(file, [...new Set([...knownIds, ...file.faultyIds.providers])], faults);
   return providers;
 }
 
-/** Throws ConfigError if what moderates is no model of the sandbox or of a provider with OpenAI's interface. */
+/**
+ * Throws ConfigError if the moderation model is neither a model of the sandbox nor of a provider
+ * with OpenAI's interface.
+ */
 export function checkModerationModel(
   stated: string | undefined,
   providers: readonly ProviderConfig[],
@@ -90,39 +100,41 @@ function providerOfFile(
   if (sandbox && id === SANDBOX_PROVIDER_ID) {
     throw refuse(`${source}/id`, id, 'another id, unless the file says "sandbox": false');
   }
-  // An entry under a built-in provider's own name takes what it leaves out from that provider's variables.
+  // An entry with the name of a built-in provider takes missing settings from that provider's
+  // variables.
   const prefix = id === typeName ? type.environmentPrefix : undefined;
-  const ofEnvironment = prefix === undefined ? {} : variablesOf(environment, prefix);
-  // The key of a hosted service is not shown to a server at the usual local address.
+  const environmentSettings = prefix === undefined ? {} : variablesOf(environment, prefix);
+  // The key of a hosted service must not be sent to a server at the default local address.
   const isForHosted =
-    type.hostedBaseUrl !== undefined && (entry.base_url ?? ofEnvironment.baseUrl) === undefined;
-  const fromEnvironment = isForHosted ? {} : ofEnvironment;
+    type.hostedBaseUrl !== undefined &&
+    (entry.base_url ?? environmentSettings.baseUrl) === undefined;
+  const fromEnvironment = isForHosted ? {} : environmentSettings;
   const apiKeys = keysOfFile(environment, entry, source);
   const apiKey = apiKeys[0]?.key ?? fromEnvironment.apiKey;
-  const ownVariables = prefix === undefined ? {} : environment;
+  const typeVariables = prefix === undefined ? {} : environment;
   const stated =
     entry.base_url === undefined ? undefined : httpUrl(`${source}/base_url`, entry.base_url);
   const cloud = cloudSettings(typeName, {
     environment,
-    ownVariables,
+    typeVariables,
     entry,
-    place: source,
+    pointer: source,
     apiKey,
     statedUrl: stated ?? fromEnvironment.baseUrl,
   });
   if (stated !== undefined && entry.project !== undefined) {
     throw new ConfigError(`${source} has both base_url and project, but must have one of them`);
   }
-  const isPlaced = entry.project !== undefined || entry.aws?.region !== undefined;
-  const ofFile = stated ?? (isPlaced ? cloud.baseUrl : undefined);
+  const hasLocation = entry.project !== undefined || entry.aws?.region !== undefined;
+  const fileUrl = stated ?? (hasLocation ? cloud.baseUrl : undefined);
   const baseUrl =
-    ofFile ??
+    fileUrl ??
     fromEnvironment.baseUrl ??
     cloud.baseUrl ??
     usualAddress(typeName, type, cloud.apiKey);
   if (baseUrl === undefined) {
     const url = `an http or https URL with type ${typeName}`;
-    const [member, accepted] = PLACE_MEMBERS[typeName] ?? ["base_url", url];
+    const [member, accepted] = ADDRESS_MEMBERS[typeName] ?? ["base_url", url];
     throw refuse(`${source}/${member}`, undefined, accepted);
   }
   return {
@@ -139,7 +151,10 @@ function providerOfFile(
 
 const USUAL_BATCH_PRICE_SHARE = 0.5;
 
-/** What is known to answer batches is used for them; others are where the entry says so. */
+/**
+ * Returns the price of batches. Providers that are known to answer batches use them, and others use
+ * them if the entry says so.
+ */
 function batchTerms(
   typeName: string,
   baseUrl: string,
@@ -156,12 +171,15 @@ function batchTerms(
   return { batchPriceShare: Math.round(share * Number(BASIS_POINTS)) };
 }
 
-/** By type, what tells where it is called: the member of an entry, or the variable, and what it must be. */
-const PLACE_MEMBERS: Readonly<Record<string, readonly [string, string]>> = {
+/**
+ * The setting that determines the address of a type: the member of an entry, or the variable, and
+ * the accepted value.
+ */
+const ADDRESS_MEMBERS: Readonly<Record<string, readonly [string, string]>> = {
   vertex: ["project", "the id of a Google Cloud project"],
   bedrock: ["aws/region", "a region like us-east-1"],
 };
-const PLACE_VARIABLES: Readonly<Record<string, readonly [string, string]>> = {
+const ADDRESS_VARIABLES: Readonly<Record<string, readonly [string, string]>> = {
   vertex: ["VERTEX_PROJECT", "the id of a Google Cloud project"],
   bedrock: ["AWS_REGION", "a region like us-east-1 with a key of Amazon Bedrock"],
 };
@@ -173,18 +191,21 @@ function supportedType(name: string, setting: string): ProviderType {
   throw refuse(setting, name, `one of ${names.join(", ")}${didYouMean(name, names)}`);
 }
 
-/** The keys of an entry: one, as `api_key` or `api_key_env`, or the list `api_keys`. */
+/**
+ * Returns the keys of an entry: a single one, as `api_key` or `api_key_env`, or the list
+ * `api_keys`.
+ */
 function keysOfFile(
   environment: Environment,
   entry: ProviderEntry,
   source: string,
 ): readonly WeightedKey[] {
   const list = entry.api_keys?.map(({ key, key_env: name, weight = 1 }, at) => {
-    const place = `${source}/api_keys/${at}`;
+    const setting = `${source}/api_keys/${at}`;
     const stated = { key, name, keyMember: "key", nameMember: "key_env" };
-    const found = statedKey(environment, stated, entry.id, place);
-    if (found === undefined) throw new ConfigError(`${place} has neither key nor key_env`);
-    return { key: found, weight };
+    const apiKey = statedKey(environment, stated, entry.id, setting);
+    if (apiKey === undefined) throw new ConfigError(`${setting} has neither key nor key_env`);
+    return { key: apiKey, weight };
   });
   const stated = {
     key: entry.api_key,
@@ -207,7 +228,7 @@ function keysOfFile(
 
 interface StatedKey {
   readonly key: string | undefined;
-  /** Of the variable that holds it. */
+  /** The name of the variable that contains the key. */
   readonly name: string | undefined;
   readonly keyMember: string;
   readonly nameMember: string;
@@ -227,7 +248,7 @@ function statedKey(
   }
   const value = variable(environment, name);
   if (value === undefined) {
-    // In lower case it may be a key that was written in place of a variable's name.
+    // A text in lower case can be a key that was written instead of a variable's name.
     const shown = /^[A-Z0-9_]+$/.test(name) ? name : MASKED;
     throw refuse(shown, undefined, `the API key of ${providerId} (${source}/${nameMember})`);
   }
@@ -247,9 +268,9 @@ function variablesOf(
 }
 
 /**
- * A built-in provider is enabled by its key or its address. Where the file defines a provider of that
- * name, or takes that key for a provider of its own, the file alone decides: a second way to the same
- * account would receive what was meant for the file's address.
+ * Returns the built-in providers that their key or their address enables. If the file defines a
+ * provider of that name, or uses that key for another provider, only the file counts: a second way
+ * to the same account would receive calls that were meant for the file's address.
  */
 function builtInProviders(
   environment: Environment,
@@ -264,18 +285,18 @@ function builtInProviders(
     if (read === undefined) continue;
     const { apiKey } = read;
     const enabling = [`${prefix}_BASE_URL`, ...(id === "vertex" ? ["VERTEX_PROJECT"] : [])];
-    const enabled =
+    const isEnabled =
       apiKey !== undefined ||
       enabling.some((name) => variable(environment, name) !== undefined) ||
       (id === "bedrock" && isEnabledByAws(environment));
     const keyVariables = [`${prefix}_API_KEY`, ...(id === "bedrock" ? AWS_KEY_VARIABLES : [])];
-    const taken = entries.some(
+    const isInFile = entries.some(
       (entry) =>
         entry.id === id || variablesUsed(entry).some((name) => keyVariables.includes(name)),
     );
-    if (!enabled || taken) continue;
+    if (!isEnabled || isInFile) continue;
     const { baseUrl: statedUrl } = read;
-    const source = { environment, ownVariables: environment, place: "", apiKey, statedUrl };
+    const source = { environment, typeVariables: environment, pointer: "", apiKey, statedUrl };
     const cloud = faults.attempt(() => cloudSettings(id, source), undefined);
     if (cloud === undefined) continue;
     const baseUrl =
@@ -285,7 +306,7 @@ function builtInProviders(
       usualAddress(id, type, cloud.apiKey);
     if (baseUrl === undefined) {
       const url = `an http or https URL with ${prefix}_API_KEY`;
-      const [name, accepted] = PLACE_VARIABLES[id] ?? [`${prefix}_BASE_URL`, url];
+      const [name, accepted] = ADDRESS_VARIABLES[id] ?? [`${prefix}_BASE_URL`, url];
       faults.add(refuse(name, undefined, accepted));
       continue;
     }
@@ -294,14 +315,17 @@ function builtInProviders(
   return providers;
 }
 
-/** Checks the variables of built-in providers alone, for where the file does not tell what they are for. */
+/**
+ * Checks only the variables of built-in providers. Used if the file cannot be read, so that their
+ * purpose is unknown.
+ */
 export function checkProviderVariables(environment: Environment, faults: ConfigFaults): void {
   for (const { environmentPrefix: prefix } of Object.values(PROVIDER_TYPES)) {
     if (prefix !== undefined) faults.attempt(() => variablesOf(environment, prefix), undefined);
   }
 }
 
-/** Names of the variables that an entry takes its keys from. */
+/** Returns the names of the variables from which an entry takes its keys. */
 function variablesUsed({ api_key_env: single, api_keys: list, aws }: ProviderEntry): string[] {
   const names = [single, aws?.secret_access_key_env, ...(list ?? []).map(({ key_env }) => key_env)];
   return names.filter((name) => name !== undefined);
@@ -309,26 +333,29 @@ function variablesUsed({ api_key_env: single, api_keys: list, aws }: ProviderEnt
 
 function refuseUnknownEndpoints(
   file: FileContents,
-  known: readonly string[],
+  providerIds: readonly string[],
   faults: ConfigFaults,
 ): void {
   for (const model of file.models) {
     for (const [index, { provider }] of (model.endpoints ?? []).entries()) {
-      if (known.includes(provider)) continue;
-      const accepted = `one of the providers ${known.join(", ") || "of the file, which has none"}${didYouMean(provider, known)}`;
+      if (providerIds.includes(provider)) continue;
+      const accepted = `one of the providers ${providerIds.join(", ") || "of the file, which has none"}${didYouMean(provider, providerIds)}`;
       faults.add(refuse(`${model.source}/endpoints/${index}/provider`, provider, accepted));
     }
   }
 }
 
-/** Names that no public server has: those without a dot, and the domains set apart for private networks. */
+/**
+ * Names that no public server has: those without a dot, and the domains reserved for private
+ * networks.
+ */
 const PRIVATE_NAME = /^[^.]+$|\.(localhost|local|internal|lan|intranet|home\.arpa)$/i;
 
 const publicAddresses = new AddressPolicy();
 
 /**
- * Whether a provider is a server of the operator's own, by its address: its models cost nothing unless the
- * configuration says what. A hosted provider's models are never taken to be free.
+ * Returns true if the address of a provider is a server of the operator. Its models are free unless
+ * the configuration states prices. The models of a hosted provider never count as free.
  */
 export function isLocalServer({ type, baseUrl }: ProviderConfig): boolean {
   const { isSelfHosted, isAggregator } = providerType(type) ?? {};
@@ -338,7 +365,10 @@ export function isLocalServer({ type, baseUrl }: ProviderConfig): boolean {
   return address === undefined ? PRIVATE_NAME.test(host) : !publicAddresses.allows(address);
 }
 
-/** True for a provider whose calls may cost money: neither the sandbox nor a server of the operator's own. */
+/**
+ * Returns true for a provider whose calls can cost money: neither the sandbox nor a server of the
+ * operator.
+ */
 export function isHosted(provider: ProviderConfig): boolean {
   return providerType(provider.type)?.wire !== "sandbox" && !isLocalServer(provider);
 }

@@ -3,8 +3,8 @@ import { publishedFileSchema } from "./file-schema.ts";
 import { variablesTable } from "./variables.ts";
 
 /**
- * `bun run schema` writes what is published of the configuration: the schema of the file, which editors
- * read, and the table of variables in docs/configuration.md.
+ * `bun run schema` writes the published reference of the configuration: the schema of the file,
+ * which editors read, and the table of variables in docs/configuration.md.
  */
 const root = join(import.meta.dir, "..", "..");
 const schema = `${JSON.stringify(publishedFileSchema(), null, 2)}\n`;

@@ -9,25 +9,28 @@ export interface SearchConfig {
   readonly backend: SearchBackendName;
   readonly url: string;
   readonly apiKey: string | undefined;
-  /** Of one search, before the fee. */
+  /** The price of one search, before the fee. */
   readonly priceNanoUsd: NanoUsd;
 }
 
-/** Addresses, and what one search costs there by the published prices: Tavily's is that of one credit. */
+/** The addresses and the published prices of one search. Tavily's is the price of one credit. */
 const HOSTED: Readonly<Record<string, { readonly url: string; readonly priceUsd: string }>> = {
   brave: { url: "https://api.search.brave.com", priceUsd: "0.005" },
   tavily: { url: "https://api.tavily.com", priceUsd: "0.008" },
   exa: { url: "https://api.exa.ai", priceUsd: "0.007" },
 };
 const MAX_SEARCH_PRICE_USD = 10;
-/** What has no effect without a backend. */
-const OTHERS = [
+/** Settings that have no effect without a backend. */
+const BACKEND_SETTINGS = [
   "GATEWAY_SEARCH_URL",
   "GATEWAY_SEARCH_API_KEY",
   "GATEWAY_WEB_SEARCH_COST_USD",
 ] as const;
 
-/** Undefined where no search of the web is configured. Throws ConfigError. */
+/**
+ * Reads the settings of web search. `search` is undefined if no backend is configured. Throws
+ * ConfigError.
+ */
 export function readSearch(reader: EnvironmentReader): {
   readonly search: SearchConfig | undefined;
   readonly warnings: readonly string[];
@@ -40,12 +43,14 @@ export function readSearch(reader: EnvironmentReader): {
       ? undefined
       : reader.amountNanoUsd("GATEWAY_WEB_SEARCH_COST_USD", MAX_SEARCH_PRICE_USD);
   if (name === undefined) {
-    const set = OTHERS.filter((other) => reader.text(other) !== undefined);
-    const warnings = set.map((one) => `${one} is ignored: GATEWAY_SEARCH_BACKEND is not set`);
+    const ignored = BACKEND_SETTINGS.filter((setting) => reader.text(setting) !== undefined);
+    const warnings = ignored.map(
+      (setting) => `${setting} is ignored: GATEWAY_SEARCH_BACKEND is not set`,
+    );
     return { search: undefined, warnings };
   }
   const backend = reader.oneOf("GATEWAY_SEARCH_BACKEND", SEARCH_BACKENDS);
-  // A fault that is collected: what else is needed depends on the backend.
+  // The fault of the name was collected. The other required settings depend on the backend.
   if (name !== backend) return { search: undefined, warnings: [] };
   const hosted = HOSTED[backend];
   const missing = hosted === undefined ? "GATEWAY_SEARCH_URL" : "GATEWAY_SEARCH_API_KEY";

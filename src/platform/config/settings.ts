@@ -26,7 +26,7 @@ const POSTGRES_URL: DatabaseUrlForm = {
     }
   },
 };
-/** What follows the host is the number of a database: with anything else the driver takes number 0. */
+/** The path is the number of a database. With any other path the driver uses database 0. */
 const REDIS_URL: DatabaseUrlForm = {
   schemes: ["redis", "rediss"],
   path: /^(\/\d{0,9})?$/,
@@ -34,9 +34,9 @@ const REDIS_URL: DatabaseUrlForm = {
 };
 const HOST = /^[A-Za-z0-9._:%-]{1,255}$/;
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i;
-/** Timers of the platform overflow at 2³¹ milliseconds; a day is far below and enough. */
-/** Bun counts them in a byte. */
+/** Bun stores the seconds in a byte. */
 const MAX_CONNECTION_IDLE_SECONDS = 255;
+/** One day. The platform's timers overflow at 2³¹ milliseconds, which is far more. */
 const MAX_DURATION_MS = 86_400_000;
 const MAX_CACHE_ENTRIES = 100_000;
 const MAX_RETRY_DELAYS = 20;
@@ -49,55 +49,61 @@ const MAX_PRO_PRICE_USD = 10_000;
 type LogLevel = (typeof LOG_LEVELS)[number];
 
 export interface Settings {
-  /** 0 takes a free port. */
+  /** The port to listen on; 0 selects a free port. */
   readonly port: number;
   readonly host: string;
-  /** True when only this machine can reach `host`. */
+  /** True if only this machine can reach `host`. */
   readonly hostIsLoopback: boolean;
-  /** By which callers reach the gateway, without a slash at its end; undefined: by what each of them names. */
+  /**
+   * The address at which callers reach the gateway, without a trailing slash. If undefined, the
+   * host that each caller names.
+   */
   readonly publicUrl: string | undefined;
-  /** CIDRs. */
+  /** CIDRs of the proxies whose X-Forwarded-For header is used. */
   readonly trustedProxies: readonly string[];
   readonly auditLogDays: number;
   readonly databaseUrl: string | undefined;
   readonly databasePoolSize: number;
   readonly redisUrl: string | undefined;
   readonly startingCreditNanoUsd: NanoUsd;
-  /** Of one search by a tool that the gateway runs, before the fee. */
+  /** The price of one search by a tool that the gateway runs, before the fee. */
   readonly fileSearchNanoUsd: NanoUsd;
   readonly plan: PlanName;
-  /** Of a month of the plan `pro` at the test processor. */
+  /** The price of one month of the plan `pro` at the test processor. */
   readonly proPriceNanoUsd: NanoUsd;
-  /** 0 to 1. */
+  /** The share of successful completions that emit `completion.success`, 0 to 1. */
   readonly completionSuccessSample: number;
   readonly webhookRetryDelaysMs: readonly number[];
   readonly webhookAllowHttp: boolean;
-  /** CIDRs. */
+  /** CIDRs that may be reached although they are not public. */
   readonly egressAllow: readonly string[];
-  /** Host names, `*.` before some, or `*`. */
+  /** Host names, some with the prefix `*.`, or `*`. */
   readonly mcpServers: readonly string[];
   readonly upstreamTimeouts: UpstreamTimeouts;
   readonly uploadMinBytesPerSecond: number;
-  /** Origins, or `*` alone. */
+  /** The allowed origins, or a single `*`. */
   readonly corsOrigins: readonly string[];
   readonly metricsToken: string | undefined;
-  /** Between two readings of the providers' own lists of models; 0 reads none. */
+  /** Seconds between two readings of the providers' own model lists; 0 reads none. */
   readonly modelListsSeconds: number;
-  /** Embeds what vector stores hold; undefined: they are searched by words alone. */
+  /** The embedding model of vector stores. If undefined, they are searched by words only. */
   readonly vectorStoreModel: string | undefined;
-  /** `provider/model`; undefined: no guardrail can have a rule of type moderation. */
+  /**
+   * Provider and model, `provider/model`. If undefined, no guardrail can have a rule of type
+   * moderation.
+   */
   readonly moderationModel: string | undefined;
-  /** Between two health checks of self-hosted providers; 0 checks none. */
+  /** Seconds between two health checks of self-hosted providers; 0 checks none. */
   readonly healthCheckSeconds: number;
-  /** Chats may show what was sent to their provider. */
+  /** True if chats can show the body that was sent to their provider. */
   readonly debugEcho: boolean;
-  /** Of the response cache of each organization. */
+  /** The limits of each organization's response cache. */
   readonly responseCache: { readonly maxEntries: number; readonly maxBytes: number };
-  /** Undefined: the gateway runs no code. */
+  /** Undefined if the gateway runs no code. */
   readonly codeInterpreter: CodeInterpreterConfig | undefined;
   readonly keepaliveMs: number;
   readonly connectionIdleSeconds: number;
-  /** Of one organization, over all instances. */
+  /** The maximum number of running background responses of one organization, over all instances. */
   readonly maxBackgroundResponses: number;
   readonly shutdownGraceMs: number;
   readonly logLevel: LogLevel;
@@ -107,24 +113,24 @@ interface CodeInterpreterConfig {
   readonly maxProcesses: number;
   readonly maxRunSeconds: number;
   readonly maxMemoryBytes: number;
-  /** Of wheels, which Python has besides its standard library. */
+  /** The folder of wheels that Python has in addition to its standard library. */
   readonly wheelFolder: string | undefined;
 }
 
 interface UpstreamTimeouts {
   readonly connectMs: number;
-  /** Of streams only, like `idleMs`. */
+  /** For streams only, like `idleMs`. */
   readonly firstTokenMs: number;
   readonly idleMs: number;
   readonly totalMs: number;
-  /** For a place at an endpoint that is full. */
+  /** The wait for a slot at an endpoint that is at its concurrency limit. */
   readonly fullMs: number;
 }
 
-/** A hundred years. */
+/** One hundred years. */
 const MAX_AUDIT_LOG_DAYS = 36_500;
 
-/** Throws ConfigError. */
+/** Reads the settings of the environment. Throws ConfigError. */
 export function readSettings(reader: EnvironmentReader): Settings {
   const host = reader.matching("HOST", HOST, "an IP address or a host name");
   return {
@@ -232,7 +238,7 @@ function corsOrigins(reader: EnvironmentReader): string[] {
   if (items.length === 1 && items[0] === "*") return items;
   for (const item of items) {
     if (URL.parse(item)?.origin !== item || !/^https?:/.test(item)) {
-      const accepted = "comma-separated origins like https://app.example.com, or * alone";
+      const accepted = "comma-separated origins like https://app.example.com, or a single *";
       throw refuse("GATEWAY_CORS_ORIGINS", item, accepted);
     }
   }
@@ -246,7 +252,7 @@ interface StripeConfig {
   readonly secretKey: string;
   readonly webhookSecret: string | undefined;
   readonly apiBase: string;
-  /** Of the plan `pro`; undefined: it is not sold. */
+  /** Stripe's price of the plan `pro`. If undefined, the plan is not sold. */
   readonly proPriceId: string | undefined;
 }
 
@@ -259,19 +265,19 @@ interface S3Config {
 }
 
 export interface ExternalServices {
-  /** Undefined: the built-in test processor. */
+  /** If undefined, there is only the built-in test processor. */
   readonly stripe: StripeConfig | undefined;
-  /** Undefined: files lie in the data folder. */
+  /** If undefined, files are stored in the data folder. */
   readonly s3: S3Config | undefined;
-  /** Undefined: the gateway does not search the web. */
+  /** Undefined if no backend of web search is configured. */
   readonly search: SearchConfig | undefined;
   readonly tracing: TracingConfig | undefined;
-  /** Undefined: people sign in by keys alone. */
+  /** If undefined, people sign in with keys only. */
   readonly singleSignOn: SingleSignOnConfig | undefined;
   readonly metricExport: MetricExportConfig | undefined;
 }
 
-/** Throws ConfigError. */
+/** Reads the settings of external services. Throws ConfigError. */
 export function readExternalServices(reader: EnvironmentReader): {
   readonly services: ExternalServices;
   readonly warnings: readonly string[];
@@ -291,7 +297,7 @@ export function readExternalServices(reader: EnvironmentReader): {
   }
   if (services.stripe !== undefined && services.stripe.webhookSecret === undefined) {
     warnings.push(
-      "STRIPE_WEBHOOK_SECRET is not set: what Stripe reports is not taken, payments are looked up instead",
+      "STRIPE_WEBHOOK_SECRET is not set: Stripe's webhooks are not accepted, payments are looked up instead",
     );
   }
   if (services.s3 === undefined && reader.text("S3_ENDPOINT") !== undefined) {
@@ -305,9 +311,10 @@ function readStripe(reader: EnvironmentReader): StripeConfig | undefined {
   const webhookSecret = reader.secret("STRIPE_WEBHOOK_SECRET");
   const apiBase = reader.url("STRIPE_API_BASE");
   if (secretKey === undefined || apiBase === undefined) return undefined;
-  // Elsewhere an empty variable counts as unset; what verifies reports of money is not left out by mistake.
+  // Other variables count as unset if they are empty. This one verifies reports of money and must
+  // not be left out by mistake.
   if (reader.isEmpty("STRIPE_WEBHOOK_SECRET")) {
-    const accepted = "the signing secret of the endpoint at Stripe, or no such variable at all";
+    const accepted = "the signing secret of the endpoint at Stripe, or unset";
     return reader.check(() => {
       throw refuse("STRIPE_WEBHOOK_SECRET", "", accepted);
     }, undefined);
@@ -334,7 +341,7 @@ export function readS3(reader: EnvironmentReader): S3Config | undefined {
   if (reader.text("S3_SECRET_ACCESS_KEY") === undefined) {
     throw refuse("S3_SECRET_ACCESS_KEY", undefined, "set together with S3_BUCKET");
   }
-  // Undefined only where their faults are kept, and stop the start.
+  // Undefined only if their faults were collected, which stops the start.
   return {
     bucket,
     endpoint,

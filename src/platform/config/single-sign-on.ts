@@ -1,9 +1,11 @@
 import { refuse } from "./config-error.ts";
 import type { EnvironmentReader } from "./environment.ts";
 
-/** Who has the value in the claim may sign in, with the authority that it gives. */
+/**
+ * A rule: people with the value in the claim may sign in, with the authority that the rule grants.
+ */
 export interface AccessRule {
-  /** As the setting states it. */
+  /** The rule as the setting states it. */
   readonly text: string;
   readonly claim: string;
   readonly value: string;
@@ -15,12 +17,12 @@ export interface SingleSignOnConfig {
   readonly issuer: string;
   readonly clientId: string;
   readonly clientSecret: string;
-  /** On the button: "Sign in with …". */
+  /** The text on the button after "Sign in with". */
   readonly name: string;
   readonly scopes: string;
-  /** An address counts although the issuer does not say whether it is verified. */
+  /** True if an email address counts although the issuer does not say whether it is verified. */
   readonly vouchesForEmail: boolean;
-  /** The first that fits counts. */
+  /** The first matching rule applies. */
   readonly access: readonly AccessRule[];
 }
 
@@ -29,13 +31,15 @@ const SECURE = /^https:|^http:\/\/(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\
 const NAME = /^[^\p{Cc}]{1,64}$/u;
 const SCOPES = /^[\x21\x23-\x5b\x5d-\x7e]+(?: [\x21\x23-\x5b\x5d-\x7e]+)*$/;
 
-/** Undefined where no issuer is named. Throws ConfigError. */
+/**
+ * Reads the settings of single sign-on. Returns undefined if no issuer is set. Throws ConfigError.
+ */
 export function readSingleSignOn(reader: EnvironmentReader): SingleSignOnConfig | undefined {
   const issuer = reader.url("GATEWAY_OIDC_ISSUER");
   const clientId = reader.text("GATEWAY_OIDC_CLIENT_ID");
   const clientSecret = reader.secret("GATEWAY_OIDC_CLIENT_SECRET");
   const name = reader.matching("GATEWAY_OIDC_NAME", NAME, "1 to 64 characters");
-  const scopes = reader.matching("GATEWAY_OIDC_SCOPES", SCOPES, "scopes with spaces between");
+  const scopes = reader.matching("GATEWAY_OIDC_SCOPES", SCOPES, "scopes separated by spaces");
   const access = readAccess(reader);
   const vouching = readVouching(reader);
   if (issuer === undefined) return undefined;
@@ -70,7 +74,7 @@ function readVouching(reader: EnvironmentReader): string[] {
 }
 
 const RULE_FORM =
-  "comma-separated rules like groups=admins:operator or groups=team-a:org_…, which say who may sign in";
+  "comma-separated rules like groups=admins:operator or groups=team-a:org_…, which grant access";
 
 function readAccess(reader: EnvironmentReader): AccessRule[] {
   return reader.check(

@@ -4,17 +4,17 @@ import type { SettingName } from "./variables.ts";
 
 /** A collector that speaks OTLP over HTTP. */
 export interface CollectorConfig {
-  /** Where exports of one kind go, with their path. */
+  /** The address of exports of one kind, with the path. */
   readonly url: string;
-  /** Of each export: they may hold a key. */
+  /** The headers of each export. They can contain a key. */
   readonly headers: Readonly<Record<string, string>>;
   readonly serviceName: string;
 }
 
 export interface TracingConfig extends CollectorConfig {
-  /** 0 to 1. */
+  /** The share of the requests that are traced, 0 to 1. */
   readonly sampleRatio: number;
-  /** Prompts are sent, too. */
+  /** True if prompts are sent too. */
   readonly withContent: boolean;
 }
 
@@ -27,7 +27,7 @@ const HEADER_VALUE = /^[\t\x20-\x7e]*$/;
 const MIN_EXPORT_INTERVAL_MS = 1_000;
 const MAX_EXPORT_INTERVAL_MS = 3_600_000;
 
-/** Undefined: nothing is traced. */
+/** Reads the settings of tracing. Returns undefined if nothing is traced. */
 export function readTracing(reader: EnvironmentReader): TracingConfig | undefined {
   const endpoint = reader.url("OTEL_EXPORTER_OTLP_ENDPOINT");
   const settings = {
@@ -39,37 +39,40 @@ export function readTracing(reader: EnvironmentReader): TracingConfig | undefine
   return endpoint === undefined ? undefined : { url: `${endpoint}/v1/traces`, ...settings };
 }
 
-/** Undefined: metrics are not sent. */
+/** Reads the settings of metric export. Returns undefined if metrics are not sent. */
 export function readMetricExport(reader: EnvironmentReader): MetricExportConfig | undefined {
   const shared = reader.url("OTEL_EXPORTER_OTLP_ENDPOINT");
-  const own = reader.url("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
-  const ownHeaders = readHeaders(reader, "OTEL_EXPORTER_OTLP_METRICS_HEADERS");
-  const isAsked =
+  const metricsUrl = reader.url("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
+  const metricsHeaders = readHeaders(reader, "OTEL_EXPORTER_OTLP_METRICS_HEADERS");
+  const isEnabled =
     reader.text("OTEL_METRICS_EXPORTER") === undefined
-      ? own !== undefined
+      ? metricsUrl !== undefined
       : reader.oneOf("OTEL_METRICS_EXPORTER", ["none", "otlp"]) === "otlp";
   const everyMs = reader.integer(
     "OTEL_METRIC_EXPORT_INTERVAL",
     MIN_EXPORT_INTERVAL_MS,
     MAX_EXPORT_INTERVAL_MS,
   );
-  if (!isAsked) return undefined;
-  const url = own ?? (shared === undefined ? undefined : `${shared}/v1/metrics`);
+  if (!isEnabled) return undefined;
+  const url = metricsUrl ?? (shared === undefined ? undefined : `${shared}/v1/metrics`);
   if (url === undefined) {
     const missing = "none, unless OTEL_EXPORTER_OTLP_ENDPOINT or its METRICS_ENDPOINT is set";
     return reader.check(() => {
       throw refuse("OTEL_METRICS_EXPORTER", "otlp", missing);
     }, undefined);
   }
-  // A collector of its own does not get the key of the other one.
-  const headers = own === undefined ? readHeaders(reader, "OTEL_EXPORTER_OTLP_HEADERS") : {};
+  // A separate collector for metrics does not get the key of the shared one.
+  const headers = metricsUrl === undefined ? readHeaders(reader, "OTEL_EXPORTER_OTLP_HEADERS") : {};
   return {
     ...{ url, everyMs, serviceName: reader.text("OTEL_SERVICE_NAME")! },
-    headers: { ...headers, ...ownHeaders },
+    headers: { ...headers, ...metricsHeaders },
   };
 }
 
-/** Pairs as W3C Baggage has them, which OpenTelemetry says: name=value, percent-encoded, with commas between. */
+/**
+ * Reads headers in the format of W3C Baggage, which OpenTelemetry prescribes: percent-encoded
+ * name=value pairs, separated by commas.
+ */
 function readHeaders(reader: EnvironmentReader, name: SettingName): Record<string, string> {
   return reader.check(
     () =>
@@ -81,7 +84,7 @@ function readHeaders(reader: EnvironmentReader, name: SettingName): Record<strin
           if (HEADER_NAME.test(header) && value !== undefined && HEADER_VALUE.test(value)) {
             return [header.toLowerCase(), value];
           }
-          throw refuse(name, "(hidden)", "name=value pairs with commas between");
+          throw refuse(name, "(hidden)", "comma-separated name=value pairs");
         }),
       ),
     {},

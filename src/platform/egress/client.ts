@@ -5,28 +5,34 @@ export interface EgressRequest {
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
-  /** For everything: the name, the connection, and the head of the answer. */
+  /** Milliseconds for everything: the name, the connection, and the head of the answer. */
   readonly timeoutMs: number;
   readonly signal?: AbortSignal;
 }
 
-/** Sends to a URL that a user supplied. Resolves with the answer's status, whatever it is. */
+/**
+ * Sends a request to a URL that a user supplied. Resolves with the status of the answer, whatever
+ * it is.
+ */
 export type EgressSend = (request: EgressRequest) => Promise<{ readonly status: number }>;
 
 export interface EgressClientOptions {
   readonly guard: EgressGuard;
-  /** Certificates to trust in place of the system's, PEM. */
+  /** Certificates to trust instead of the system's, PEM. */
   readonly certificateAuthorities?: readonly string[];
 }
 
-/** More of an answer than this is not read. */
+/** The maximum number of bytes of an answer that are read. */
 export const MAX_RESPONSE_BYTES = 65_536;
-/** The status is what counts: how long the rest of an answer is waited for, so that its connection can be used again. */
+/**
+ * Milliseconds to wait for the rest of an answer. Only the status matters, but a connection can be
+ * reused if its answer was read completely.
+ */
 const MAX_REST_MS = 1_000;
 
-/** Of a name that has more, these are tried. */
+/** The maximum number of a name's addresses that are tried. */
 export const MAX_ADDRESSES = 4;
-/** Failures of an address that has not been sent anything. */
+/** Errors of an address to which nothing was sent. */
 const UNREACHED = new Set<unknown>([
   "ECONNREFUSED",
   "EHOSTUNREACH",
@@ -35,9 +41,9 @@ const UNREACHED = new Set<unknown>([
 ]);
 
 /**
- * The one way to the addresses of users. Dials addresses that were checked and nothing else: no
- * redirect is followed, nothing is decompressed, and no more than 64 KB of an answer is read. Throws
- * EgressRefused, NameNotResolved, a TimeoutError, or what the connection failed with.
+ * Returns the function that sends requests to addresses of users. It connects to checked addresses
+ * only, follows no redirect, decompresses nothing, and reads at most 64 KB of an answer. It throws
+ * EgressRefused, NameNotResolved, a TimeoutError, or the error of the connection.
  */
 export function createEgressSend({
   guard,
@@ -73,7 +79,7 @@ interface TargetRequest {
   readonly signal: AbortSignal;
 }
 
-/** Sends to a checked address: no redirect is followed, nothing is decompressed. */
+/** Sends a request to a checked address. Follows no redirect and decompresses nothing. */
 export function fetchTarget(
   target: CheckedTarget,
   { method, headers, body, signal }: TargetRequest,
@@ -93,7 +99,10 @@ export function fetchTarget(
   });
 }
 
-/** By the first address that can be reached: of several, such as one of each family, some often cannot. */
+/**
+ * Sends the request to the first address that can be reached. If a name has several, such as one of
+ * each family, some often cannot be reached.
+ */
 async function fetchFirst(target: CheckedTarget, init: BunFetchRequestInit): Promise<Response> {
   const [first, ...others] = target.addresses.slice(0, MAX_ADDRESSES);
   let address = first!;
@@ -108,7 +117,10 @@ async function fetchFirst(target: CheckedTarget, init: BunFetchRequestInit): Pro
   }
 }
 
-/** The checked address in place of the name, so that the name is not resolved again. */
+/**
+ * Returns the URL with the checked address instead of the name, so that the name is not resolved
+ * again.
+ */
 function pinnedUrl(url: URL, address: string): string {
   const host = address.includes(":") ? `[${address}]` : address;
   const port = url.port === "" ? "" : `:${url.port}`;
@@ -128,13 +140,16 @@ async function discard(response: Response): Promise<void> {
     }
     await reader.cancel();
   } catch {
-    // The answer's head was whole, and its status stands.
+    // The head of the answer was complete, so its status is valid.
   } finally {
     clearTimeout(timer);
   }
 }
 
-/** A resolver cannot be called off, but it need not be waited for. */
+/**
+ * Settles as the promise does, or rejects when the signal aborts. A name resolution cannot be
+ * cancelled, but the caller need not wait for it.
+ */
 export function unlessAborted<Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> {
   return new Promise((resolve, reject) => {
     if (signal.aborted) return reject(signal.reason);

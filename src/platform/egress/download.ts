@@ -2,22 +2,22 @@ import { type EgressClientOptions, fetchTarget, timeoutError, unlessAborted } fr
 
 export interface EgressDownload {
   readonly maxBytes: number;
-  /** For everything, redirects and body included. */
+  /** Milliseconds for everything, including redirects and the body. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
   readonly headers?: Readonly<Record<string, string>>;
-  /** Sees the answer's head before its bytes are read; what it throws refuses them. */
+  /** Checks the headers of the answer before its bytes are read. Throws to reject the answer. */
   inspect?(headers: Headers): void;
 }
 
-/** What is sent unless the caller names other headers. Nothing is decompressed. */
+/** The request headers, unless the caller states other ones. Nothing is decompressed. */
 const ANY_FILE = { accept: "*/*", "accept-encoding": "identity" };
 
-/** Where files of a provider are, a name for them often leads to another one. */
+/** Redirects that are followed. The address of a provider's file often leads to another one. */
 const MAX_REDIRECTS = 3;
 const REDIRECTS: ReadonlySet<number> = new Set([301, 302, 303, 307, 308]);
 
-/** An address answered, but not with the bytes. */
+/** Thrown if an address answered, but not with the bytes. */
 export class DownloadFailed extends Error {
   constructor(message: string) {
     super(message);
@@ -26,14 +26,14 @@ export class DownloadFailed extends Error {
 }
 
 /**
- * Fetches what stands at an address that came from elsewhere, each redirect checked like the first address.
- * Throws DownloadFailed, EgressRefused, NameNotResolved, a TimeoutError, the signal's reason, or what the
- * connection failed with.
+ * Returns the function that downloads from an address of another system. It checks each redirect
+ * like the first address. It throws DownloadFailed, EgressRefused, NameNotResolved, a TimeoutError,
+ * the signal's reason, or the error of the connection.
  */
 export function createEgressDownload({ guard, certificateAuthorities }: EgressClientOptions) {
-  return async (url: string, wanted: EgressDownload): Promise<Buffer> => {
-    const { timeoutMs, signal } = wanted;
-    const headers = { ...ANY_FILE, ...wanted.headers };
+  return async (url: string, download: EgressDownload): Promise<Buffer> => {
+    const { timeoutMs, signal } = download;
+    const headers = { ...ANY_FILE, ...download.headers };
     const timeout = new AbortController();
     const timer = setTimeout(() => timeout.abort(timeoutError()), timeoutMs);
     const either = AbortSignal.any([timeout.signal, signal]);
@@ -44,20 +44,20 @@ export function createEgressDownload({ guard, certificateAuthorities }: EgressCl
         const request = { method: "GET", headers, signal: either } as const;
         const response = await fetchTarget(target, request, certificateAuthorities);
         const location = REDIRECTS.has(response.status) && response.headers.get("location");
-        if (!location) return await bytesOf(response, wanted);
+        if (!location) return await bytesOf(response, download);
         await response.body?.cancel();
         address = URL.parse(location, target.url)?.href ?? "";
       }
-      throw new DownloadFailed("it leads on too often");
+      throw new DownloadFailed("it redirects too often");
     } finally {
       clearTimeout(timer);
     }
   };
 }
 
-async function bytesOf(response: Response, wanted: EgressDownload): Promise<Buffer> {
+async function bytesOf(response: Response, download: EgressDownload): Promise<Buffer> {
   const { status, headers, body } = response;
-  const { maxBytes } = wanted;
+  const { maxBytes } = download;
   const length = Number(headers.get("content-length") ?? 0);
   if (status !== 200 || body === null || headers.get("content-encoding") || length > maxBytes) {
     await body?.cancel();
@@ -66,7 +66,7 @@ async function bytesOf(response: Response, wanted: EgressDownload): Promise<Buff
     );
   }
   try {
-    wanted.inspect?.(headers);
+    download.inspect?.(headers);
   } catch (error) {
     await body.cancel();
     throw error;

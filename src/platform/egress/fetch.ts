@@ -3,10 +3,12 @@ import { type EgressClientOptions, fetchTarget, unlessAborted } from "./client.t
 const METHODS = ["GET", "POST", "DELETE"] as const;
 type Method = (typeof METHODS)[number];
 
-/** An answer with a status of no body cannot be made with one. */
+/**
+ * Statuses of answers without a body. A Response with such a status cannot be created with a body.
+ */
 const NO_BODY: ReadonlySet<number> = new Set([204, 205, 304]);
 
-/** An answer has more bytes than may be read of it. */
+/** Thrown if an answer has more bytes than allowed. */
 export class AnswerTooLong extends Error {
   constructor(maxBytes: number) {
     super(`an answer has more than ${maxBytes} bytes`);
@@ -15,10 +17,11 @@ export class AnswerTooLong extends Error {
 }
 
 /**
- * A `fetch` for client libraries that speak to servers which users name. Each request is checked and dials what was
- * checked; redirects are handed back as they are, nothing is decompressed, and a body fails beyond `maxBytes`.
- * Not every library passes on that a body failed, so `onBroken` receives it.
- * Rejects with EgressRefused, NameNotResolved, the signal's reason, or what the connection failed with.
+ * Returns a `fetch` for client libraries that connect to servers of users. It checks each request
+ * and connects to the checked address. It does not follow redirects, decompresses nothing, and
+ * fails a body beyond `maxBytes`. Not every library reports that a body failed, so `onBroken`
+ * receives the error. It rejects with EgressRefused, NameNotResolved, the signal's reason, or the
+ * error of the connection.
  */
 export function createEgressFetch(
   { guard, certificateAuthorities }: EgressClientOptions,
@@ -28,7 +31,7 @@ export function createEgressFetch(
   return async (url: string | URL, init: RequestInit = {}): Promise<Response> => {
     const { body } = init;
     if (body !== undefined && body !== null && typeof body !== "string") {
-      throw new TypeError("only texts are sent");
+      throw new TypeError("only text bodies are supported");
     }
     const signal = init.signal ?? new AbortController().signal;
     const target = await unlessAborted(guard.check(String(url)), signal);
@@ -48,7 +51,7 @@ export function createEgressFetch(
     const { status, headers } = response;
     if (headers.get("content-encoding") !== null) {
       await response.body?.cancel();
-      throw new TypeError("an answer is encoded, which was not asked for");
+      throw new TypeError("an answer is encoded, which was not requested");
     }
     const isEmpty = response.body === null || NO_BODY.has(status);
     return new Response(isEmpty ? null : bounded(response.body!, maxBytes, onBroken), {
@@ -59,9 +62,9 @@ export function createEgressFetch(
 }
 
 function methodOf(method = "GET"): Method {
-  const found = METHODS.find((one) => one === method.toUpperCase());
-  if (found === undefined) throw new TypeError(`the method ${method} is not used`);
-  return found;
+  const supported = METHODS.find((candidate) => candidate === method.toUpperCase());
+  if (supported === undefined) throw new TypeError(`the method ${method} is not used`);
+  return supported;
 }
 
 function bounded(

@@ -1,23 +1,40 @@
 import { dns } from "bun";
 import { AddressPolicy, addressOfHost } from "../../lib/public-address.ts";
 
-/** Every address of a name, in the order in which they should be tried. */
+/** Returns all addresses of a name, in the order in which they should be tried. */
 export type Resolve = (hostName: string) => Promise<readonly string[]>;
 
 interface EgressGuardOptions {
   readonly resolve: Resolve;
-  /** CIDRs that may be reached although not public. */
+  /** CIDRs that may be reached although they are not public. */
   readonly allowedCidrs: readonly string[];
-  /** Accepts http: as well as https:. */
+  /** True if http: is accepted as well as https:. */
   readonly allowsHttp: boolean;
 }
 
-/** A URL that was checked, and the only addresses that may be dialled for it. */
+/** Settings of outgoing requests, as the configuration has them. */
+interface EgressSettings {
+  readonly egressAllow: readonly string[];
+  readonly webhookAllowHttp: boolean;
+}
+
+/**
+ * Returns a guard with the configured networks and the system's resolver.
+ * @param allowsHttp defaults to the setting for webhooks
+ */
+export function createEgressGuard(
+  { egressAllow, webhookAllowHttp }: EgressSettings,
+  allowsHttp = webhookAllowHttp,
+): EgressGuard {
+  return new EgressGuard({ resolve: systemResolve, allowedCidrs: egressAllow, allowsHttp });
+}
+
+/** A checked URL, and the only addresses to which its request may connect. */
 export interface CheckedTarget {
   readonly url: URL;
-  /** The host's name as certificates have it. */
+  /** The host name as certificates state it. */
   readonly hostName: string;
-  /** One at least, in the order in which they should be tried. */
+  /** At least one address, in the order in which they should be tried. */
   readonly addresses: readonly string[];
 }
 
@@ -25,15 +42,15 @@ const MAX_URL_CHARACTERS = 2_048;
 /** Names that mean this machine whatever a resolver says (RFC 6761, section 6.3). */
 const LOCAL_NAME = /(^|\.)localhost$/;
 /**
- * The parser drops blanks around a URL and line breaks within it, and takes a backslash for a slash; what is
- * shown would not be what is called.
+ * The parser removes blanks around a URL and line breaks within it, and reads a backslash as a
+ * slash. The called URL would differ from the shown one.
  */
 const NOT_IN_URLS = /[\s\\\p{Cc}]/u;
 const LOOPBACK = "127.0.0.1";
 
 /**
- * Stands before every URL that a user supplies: https only, no credentials, and no address that is not
- * public. A name is resolved once, and what was checked is what is dialled.
+ * Checks every URL that a user supplies: https only, no credentials, and only public addresses. A
+ * name is resolved once, and the request connects to the checked address.
  */
 export class EgressGuard {
   readonly #resolve: Resolve;
@@ -46,7 +63,7 @@ export class EgressGuard {
     this.#allowsHttp = options.allowsHttp;
   }
 
-  /** The URL's own form, without asking for its name. Throws EgressRefused. */
+  /** Checks the form of a URL without resolving its name. Throws EgressRefused. */
   parse(text: string): URL {
     const isText = text.length <= MAX_URL_CHARACTERS && !NOT_IN_URLS.test(text);
     const url = isText ? URL.parse(text) : null;
@@ -55,7 +72,7 @@ export class EgressGuard {
       throw new EgressRefused(this.#allowsHttp ? "must be an http or https URL" : "must be https");
     }
     if (url.username !== "" || url.password !== "") {
-      throw new EgressRefused("must hold no credentials");
+      throw new EgressRefused("must not contain credentials");
     }
     if (url.port === "0") throw new EgressRefused("has a port on which no server can listen");
     const host = hostNameOf(url);
@@ -65,7 +82,10 @@ export class EgressGuard {
     return url;
   }
 
-  /** Throws EgressRefused, and NameNotResolved where the name has no address now. */
+  /**
+   * Checks a URL and resolves its name. Throws EgressRefused, and NameNotResolved if the name has
+   * no address now.
+   */
   async check(text: string): Promise<CheckedTarget> {
     const url = this.parse(text);
     const hostName = hostNameOf(url);
@@ -75,8 +95,8 @@ export class EgressGuard {
   }
 
   async #addressesOf(hostName: string): Promise<readonly string[]> {
-    const own = addressOfHost(hostName);
-    if (own !== undefined) return [own];
+    const address = addressOfHost(hostName);
+    if (address !== undefined) return [address];
     if (LOCAL_NAME.test(hostName)) return [LOOPBACK];
     let addresses: readonly string[];
     try {
@@ -88,14 +108,17 @@ export class EgressGuard {
     return addresses;
   }
 
-  /** One refused address refuses the name: its owner chooses which address is returned next. */
+  /**
+   * Throws EgressRefused if one of the addresses is not allowed, because the owner of the name
+   * chooses which address is returned next.
+   */
   #assertAllowed(addresses: readonly string[]): void {
     if (addresses.every((address) => this.#policy.allows(address))) return;
     throw new EgressRefused("leads to an address that is not public");
   }
 }
 
-/** Without brackets and without the dot of a fully qualified name. */
+/** Returns the host name, without brackets and without the dot of a fully qualified name. */
 function hostNameOf(url: URL): string {
   return url.hostname
     .replace(/^\[|\]$/g, "")
@@ -103,7 +126,10 @@ function hostNameOf(url: URL): string {
     .toLowerCase();
 }
 
-/** A URL of a user's that nothing is sent to. The message is for that user; it tells no address. */
+/**
+ * Thrown for a URL of a user to which nothing is sent. The message is for that user and contains no
+ * address.
+ */
 export class EgressRefused extends Error {
   constructor(message: string) {
     super(message);
@@ -111,7 +137,7 @@ export class EgressRefused extends Error {
   }
 }
 
-/** No address is known for a name, now: another time there may be one. */
+/** Thrown if a name has no address now. It can have one at another time. */
 export class NameNotResolved extends Error {
   constructor(cause: unknown) {
     super("the host name could not be resolved", { cause });
@@ -120,11 +146,12 @@ export class NameNotResolved extends Error {
 }
 
 /**
- * The addresses that DNS, or this machine's hosts file, gives. Not by the C library: each of its lookups
- * holds a thread for as long as a name's servers keep silent, and these few threads also read files and
- * look up providers, so that a handful of such names would hold up the whole process.
+ * Returns the addresses that DNS, or this machine's hosts file, has for a name. It does not use the
+ * C library: each of its lookups blocks a thread as long as the servers of a name are silent. These
+ * few threads also read files and resolve providers, so a handful of such names would block the
+ * whole process.
  */
 export const systemResolve: Resolve = async (hostName) => {
-  const found = await dns.lookup(hostName, { backend: "c-ares" });
-  return found.map(({ address }) => address);
+  const records = await dns.lookup(hostName, { backend: "c-ares" });
+  return records.map(({ address }) => address);
 };

@@ -23,26 +23,28 @@ import {
 } from "../../../db/queries/sealed-values.ts";
 import { Keyring, masterKeyId, seal, unseal } from "../../lib/keyring.ts";
 
-/** What keeps a master key from being used or changed. The message is one line that names the way out. */
+/**
+ * Thrown if a master key cannot be used or changed. The message is one line that names the remedy.
+ */
 export class MasterKeyError extends Error {
   override readonly name = "MasterKeyError";
 }
 
-/** The master keys of a process: the one that is to seal, and further ones that may have sealed. */
+/** The master keys of a process: the one that seals, and others that may have sealed values. */
 export interface MasterKeys {
   readonly main: Uint8Array;
   readonly others: readonly Uint8Array[];
-  /** One of the others is there to take the place of the main one. */
+  /** True if one of the others is to replace the main key. */
   readonly hasNext: boolean;
-  /** Where the main one comes from, for messages: a variable, or a file. */
+  /** The origin of the main key, for messages: a variable or a file. */
   readonly source: string;
-  /** How to come by the right one, as an end of a message. */
+  /** The end of a message that says how to get the right key. */
   readonly remedy: string;
 }
 
 interface OpenedKeyring {
   readonly keyring: Keyring;
-  /** A rotation is prepared, or has not come to its end. */
+  /** True if a rotation is prepared or not finished. */
   readonly isBeingReplaced: boolean;
 }
 
@@ -50,9 +52,9 @@ const SALT_BYTES = 16;
 const PROVEN = new TextEncoder().encode("model-gateway master key");
 
 /**
- * Checks the keys against what the database is sealed with. The first use writes that down; a database
- * that holds sealed values already, of a version that wrote nothing down, is taken for that of the key that
- * opens one of them. Throws MasterKeyError where a key that may have sealed something is missing.
+ * Checks the keys against the key that the database is sealed with. The first use records that key.
+ * A database of an earlier version can have sealed values without a record. Its key is then the one
+ * that opens a value. Throws MasterKeyError if a key that may have sealed something is missing.
  */
 export async function openKeyring(sql: Database, keys: MasterKeys): Promise<OpenedKeyring> {
   const row =
@@ -61,7 +63,10 @@ export async function openKeyring(sql: Database, keys: MasterKeys): Promise<Open
   return openedBy(row, keys);
 }
 
-/** The same without writing anything: undefined where nothing is sealed yet. */
+/**
+ * Checks the keys like `openKeyring`, but writes nothing. Returns undefined if nothing is sealed
+ * yet.
+ */
 export async function examineKeyring(
   sql: Database,
   keys: MasterKeys,
@@ -71,17 +76,17 @@ export async function examineKeyring(
   return (await holdsSealedValues(sql)) ? openedBy(await firstRow(sql, keys), keys) : undefined;
 }
 
-/** Throws MasterKeyError where the keys are not those that `row`, of this database or another, was made with. */
+/** Throws MasterKeyError if `row`, of this database or another, was not made with these keys. */
 export function assertKeysOpen(row: MasterKeyRow, keys: MasterKeys): void {
   openedBy(row, keys);
 }
 
-/** True where a key has been used: a new one in its place would open nothing. */
+/** Returns true if a key has been used, so that a new key would open nothing. */
 export async function isSealed(sql: Database): Promise<boolean> {
   return (await readMasterKey(sql)) !== undefined || (await holdsSealedValues(sql));
 }
 
-/** What proves to be made with the same key. */
+/** Returns a proof that shows later whether a key is the same. */
 function proofOf(key: Uint8Array): Uint8Array {
   return seal(key, PROVEN);
 }
@@ -97,7 +102,7 @@ function openedBy(row: MasterKeyRow, keys: MasterKeys): OpenedKeyring {
   }
   if (keyring.ids.includes(previousKeyId)) return { keyring, isBeingReplaced: true };
   throw new MasterKeyError(
-    "a change of the master key is not finished: set GATEWAY_MASTER_KEY_PREVIOUS to the key before until `bun run cli master-key rotate` has ended",
+    "a change of the master key is not finished: set GATEWAY_MASTER_KEY_PREVIOUS to the previous key until `bun run cli master-key rotate` has ended",
   );
 }
 
@@ -117,8 +122,9 @@ async function firstRow(
 }
 
 /**
- * Those that have sealed something, the main one first. Where nothing is sealed, the one before it if there
- * is one: a gateway of an earlier version that seals with that may still run.
+ * Returns the keys that have sealed something, the main key first. If nothing is sealed, returns
+ * the previous key if there is one. A gateway of an earlier version that seals with it may still be
+ * running.
  */
 async function keysInUse(
   sql: Database | DatabaseTransaction,
@@ -156,8 +162,9 @@ function wrongKey({ source, remedy }: MasterKeys): MasterKeyError {
 }
 
 /**
- * Tells which keys an instance that has just joined knows: from then on no other key takes the place of the
- * one that seals. Throws MasterKeyError where that has happened since the keyring was opened.
+ * Records which keys an instance that has just joined knows. After that, no key that it does not
+ * know can become the sealing key. Throws MasterKeyError if that happened since the keyring was
+ * opened.
  */
 export async function tellKeys(
   sql: Database,
@@ -171,13 +178,13 @@ export async function tellKeys(
   );
 }
 
-/** Where a rotation takes its keys from. Called while no other rotation is under way. */
+/** The source of a rotation's keys. Called while no other rotation is running. */
 export interface RotatingKeys {
-  /** Those that are known: the one that seals now must be among them. */
+  /** Returns the known keys. The current sealing key must be among them. */
   known(): MasterKeys;
-  /** The key that is to seal, made where there is none yet. */
+  /** Returns the new sealing key. Creates it if there is none yet. */
   target(): Uint8Array;
-  /** Nothing needs another key than this one any more. */
+  /** Called when no key other than this one is needed. */
   settle(target: Uint8Array): void;
 }
 
@@ -189,23 +196,29 @@ interface RotationOptions {
 
 export interface Rotation {
   /**
-   * `begun` and ended by this call; `resumed`: an earlier one had begun it; `done` before, so that nothing
-   * was left to do.
+   * `begun`: this call began and finished the rotation. `resumed`: an earlier call had begun it.
+   * `done`: an earlier call had finished it.
    */
   readonly kind: "begun" | "resumed" | "done";
   readonly resealed: Resealed;
 }
 
-/** An instance that does not know the new key may be just ending; a dead one is silent for so long. */
-const UNKNOWING_PATIENCE_MS = 5_000;
+/**
+ * Milliseconds to wait for instances that do not know the new key. They may be stopping, and a dead
+ * one is silent for that long.
+ */
+const MAX_UNKNOWING_MS = 5_000;
 const UNKNOWING_RETRY_MS = 100;
 const NOTHING_RESEALED: Resealed = { values: 0, unreadable: 0 };
 
 /**
- * Replaces the master key, in three steps that can each be broken off and done again. Every instance knows
- * both keys, or this ends here. In one transaction the new key becomes the one that seals: from then on no
- * value is written under the one before. All values under that are resealed in batches; then the change is
- * reported as finished, and the key before is no longer needed.
+ * Replaces the master key, in three steps. Each can be interrupted and repeated:
+ *
+ * - Every instance must know both keys. Otherwise the rotation ends here.
+ * - In one transaction the new key becomes the sealing key. From then on no value is written under
+ *   the previous key.
+ * - All values under the previous key are resealed in batches. Then the change is recorded as
+ *   finished, and the previous key is no longer needed.
  *
  * @param sql one session, to which the claim of the change belongs
  * @throws MasterKeyError
@@ -216,12 +229,12 @@ export async function rotateMasterKey(sql: Database, options: RotationOptions): 
     const { keyring } = await openKeyring(sql, options.keys.known());
     const target = options.keys.target();
     const rotation = await rotateTo(sql, keyring, target, options);
-    // Its session may have been lost on the way, and the claim with it.
+    // The session may have been lost in the meantime, and the claim with it.
     await claim(sql);
     options.keys.settle(target);
     return rotation;
   } finally {
-    // Without a connection it has ended with that.
+    // Without a connection the claim has ended with the session.
     await releaseMasterKeyChange(sql).catch(() => {});
   }
 }
@@ -233,7 +246,7 @@ async function claim(sql: Database): Promise<void> {
 
 async function rotateTo(
   sql: Database,
-  known: Keyring,
+  knownKeys: Keyring,
   target: Uint8Array,
   options: RotationOptions,
 ): Promise<Rotation> {
@@ -245,8 +258,8 @@ async function rotateTo(
     if (row.previousKeyId !== null) throw unfinished();
     await change(sql, row.keyId, { keyId, proof: proofOf(target) }, options);
   }
-  options.log("the new master key seals from now on; resealing what the one before sealed");
-  const keyring = new Keyring(row.salt, [...known.keys, target], keyId);
+  options.log("the new master key seals from now on; resealing the values of the previous key");
+  const keyring = new Keyring(row.salt, [...knownKeys.keys, target], keyId);
   const resealed = await resealAll(sql, keyring, keyId, options.interrupted);
   await finishMasterKeyChange(sql, keyId);
   return { kind: isBegun ? "resumed" : "begun", resealed };
@@ -261,43 +274,48 @@ async function change(
   const beganMs = performance.now();
   for (;;) {
     const waitedMs = performance.now() - beganMs;
-    // Before that an outage that has just ended would be taken for their silence.
+    // Before that, an outage that has just ended would look like their silence.
     if (waitedMs > INSTANCE_LEASE_MS) await buryUnknowing(sql, to.keyId);
     const unknowing = await changeMasterKey(sql, fromId, to);
     if (unknowing.length === 0) return;
-    if (waitedMs > UNKNOWING_PATIENCE_MS || interrupted.aborted) throw unknown(unknowing);
+    if (waitedMs > MAX_UNKNOWING_MS || interrupted.aborted) throw newKeyUnknown(unknowing);
     await Bun.sleep(UNKNOWING_RETRY_MS);
   }
 }
 
-function unknown(instances: readonly string[]): MasterKeyError {
+function newKeyUnknown(instances: readonly string[]): MasterKeyError {
   return new MasterKeyError(
-    `gateways run that do not know the new master key yet (${instances.join(", ")}): restart each with both keys, or stop it, and run this again; nothing was changed`,
+    `some gateways do not know the new master key yet (${instances.join(", ")}): restart each with both keys, or stop it, and run this again; nothing was changed`,
   );
 }
 
 function unfinished(): MasterKeyError {
   return new MasterKeyError(
-    "an earlier change of the master key is not finished: run this with the keys of that one first",
+    "an earlier change of the master key is not finished: run this with the keys of that change first",
   );
 }
 
 interface Resealed {
-  /** How many were resealed. */
+  /** The number of resealed values. */
   readonly values: number;
-  /** How many no known key opens; they stay as they are. */
+  /** The number of values that no known key opens. They stay unchanged. */
   readonly unreadable: number;
 }
 
-/** A row is held by another, or two waited for one another: a new try resolves it. */
-const PASSING_STATES = new Set(["55P03", "40P01", "40001"]);
+/**
+ * SQL states of a locked row, a deadlock or a conflict between transactions. A retry resolves them.
+ */
+const TRANSIENT_STATES = new Set(["55P03", "40P01", "40001"]);
 const RETRY_MS = 100;
-/** A row that is held for all that time is held by something that does not end by itself. */
+/**
+ * Attempts for one batch. A row that is locked for all that time is locked by a session that does
+ * not end by itself.
+ */
 const MAX_TRIES = 300;
 
 /**
- * Seals everything with the key `keyId` that another known one has sealed. What is sealed with it already
- * stays, so it can be broken off anywhere and done again from the start.
+ * Reseals all values of other known keys with the key `keyId`. Values of `keyId` stay, so the work
+ * can be interrupted anywhere and repeated from the start.
  */
 async function resealAll(
   sql: Database,
@@ -307,12 +325,12 @@ async function resealAll(
 ): Promise<Resealed> {
   const count = { values: 0, unreadable: 0 };
   for (const table of SEALED_TABLES) {
-    for (let place: Place | undefined = startOf(table); place !== undefined; ) {
-      const after: Place = place;
+    for (let cursor: Place | undefined = startOf(table); cursor !== undefined; ) {
+      const after: Place = cursor;
       const batch = { values: 0, unreadable: 0 };
       const reseal = resealing(keyring, keyId, batch);
-      place = await tried(table.table, interrupted, () => {
-        // An earlier try of the batch was undone.
+      cursor = await withRetries(table.table, interrupted, () => {
+        // An earlier attempt at the batch was rolled back.
         batch.values = 0;
         batch.unreadable = 0;
         return resealBatch(sql, keyId, table, after, reseal);
@@ -338,22 +356,25 @@ function resealing(
   };
 }
 
-/** Throws MasterKeyError where it is interrupted, or a row is held by another for too long. */
-async function tried<Result>(
+/**
+ * Runs the work with retries. Throws MasterKeyError if it is interrupted, or if a row is locked for
+ * too long.
+ */
+async function withRetries<Result>(
   table: string,
   interrupted: AbortSignal,
   work: () => Promise<Result>,
 ): Promise<Result> {
   for (let tries = 0; tries < MAX_TRIES; tries++) {
-    if (interrupted.aborted) throw new MasterKeyError("interrupted: run it again to go on");
+    if (interrupted.aborted) throw new MasterKeyError("interrupted: run it again to continue");
     try {
       return await work();
     } catch (error) {
-      if (!PASSING_STATES.has(sqlState(error) ?? "")) throw error;
+      if (!TRANSIENT_STATES.has(sqlState(error) ?? "")) throw error;
       await Bun.sleep(RETRY_MS);
     }
   }
   throw new MasterKeyError(
-    `another session does not let go of a row of ${table}: end that one, and run this again to go on`,
+    `another session keeps a row of ${table} locked: end that session, and run this again to continue`,
   );
 }

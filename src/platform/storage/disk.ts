@@ -17,14 +17,14 @@ const FILE_MODE = 0o600;
 const UNFINISHED = ".part";
 
 /**
- * Files in a folder, which several instances may share on one file system. An object gets its name by a
- * rename after its bytes are synced, so it is never visible in part.
+ * Files in a folder, which several instances can share on one file system. An object gets its name
+ * by a rename after its bytes are synced, so it is never visible in part.
  */
 export class DiskStorage implements FileStorage {
   readonly #root: string;
   readonly #mark: FolderMark;
 
-  /** @param root absolute; created at the first write if it does not exist */
+  /** @param root absolute path; created at the first write if it does not exist */
   constructor(root: string, database: KnownFolder) {
     this.#root = root;
     this.#mark = new FolderMark(root, database);
@@ -49,9 +49,9 @@ export class DiskStorage implements FileStorage {
 
   async remove(key: string): Promise<void> {
     const path = this.#path(key);
-    const wasThere = [await removed(path), await removed(path + UNFINISHED)];
-    // The folder may be the wrong one.
-    if (!wasThere.includes(true)) await this.assertOurs();
+    const wasRemoved = [await removeFile(path), await removeFile(path + UNFINISHED)];
+    // Nothing was removed, so the folder may be the wrong one.
+    if (!wasRemoved.includes(true)) await this.assertOurs();
   }
 
   async isEmpty(): Promise<boolean> {
@@ -71,7 +71,7 @@ export class DiskStorage implements FileStorage {
     return undefined;
   }
 
-  /** The last characters of a key are random, so folders fill evenly. */
+  /** Returns the path of a key. The last characters of a key are random, so folders fill evenly. */
   #path(key: string): string {
     assertStorageKey(key);
     return join(this.#root, key.slice(-2), key);
@@ -118,7 +118,7 @@ class DiskWriter implements StorageWriter {
     const handle = await this.#opening?.catch(() => undefined);
     await handle?.close().catch(() => {});
     await rm(this.#path + UNFINISHED, { force: true }).catch(() => {});
-    // The failure may have come after the rename.
+    // The failure can have occurred after the rename.
     await rm(this.#path, { force: true }).catch(() => {});
   }
 
@@ -132,7 +132,7 @@ class DiskWriter implements StorageWriter {
   }
 }
 
-/** A new name is durable when its folder is synced. */
+/** Syncs a folder, which makes new names in it durable. */
 async function syncFolder(path: string): Promise<void> {
   const folder = await open(path, "r");
   try {
@@ -164,7 +164,10 @@ class OpenFile {
     });
   }
 
-  /** Resolves with how many bytes were read into the start of the buffer; 0 at the end of the file. */
+  /**
+   * Reads into the start of the buffer. Resolves with the number of bytes; 0 at the end of the
+   * file.
+   */
   read(buffer: Uint8Array, lengthBytes: number, position: number): Promise<number> {
     return new Promise((resolve, reject) => {
       read(this.#descriptor, buffer, 0, lengthBytes, position, (error, bytesRead) => {
@@ -174,7 +177,7 @@ class OpenFile {
     });
   }
 
-  /** May be repeated. */
+  /** Closes the file. Can be called more than once. */
   close(): void {
     if (this.#isClosed) return;
     this.#isClosed = true;
@@ -189,17 +192,20 @@ function closeWith(stream: ReadableStream<Uint8Array>, file: OpenFile): void {
   abandoned.register(stream, file);
 }
 
-/** Reads on demand. An open file can be read to its end even if it is removed meanwhile. */
+/**
+ * Returns a stream that reads on demand. An open file can be read to its end even if it is removed
+ * in the meantime.
+ */
 function readFile(file: OpenFile, range: ByteRange): ReadableStream<Uint8Array> {
   let position = range.start;
   const stream = new ReadableStream<Uint8Array>(
     {
       async pull(controller) {
-        const wanted = Math.min(READ_BYTES, range.end - position);
-        const buffer = new Uint8Array(wanted);
+        const lengthBytes = Math.min(READ_BYTES, range.end - position);
+        const buffer = new Uint8Array(lengthBytes);
         let bytesRead = 0;
         try {
-          if (wanted > 0) bytesRead = await file.read(buffer, wanted, position);
+          if (lengthBytes > 0) bytesRead = await file.read(buffer, lengthBytes, position);
         } catch (error) {
           file.close();
           throw failure("cannot read a stored file", error);
@@ -222,8 +228,8 @@ function readFile(file: OpenFile, range: ByteRange): ReadableStream<Uint8Array> 
   return stream;
 }
 
-/** False if there was no such file. */
-async function removed(path: string): Promise<boolean> {
+/** Removes a file. Returns false if there was no such file. */
+async function removeFile(path: string): Promise<boolean> {
   try {
     await rm(path);
     return true;

@@ -5,9 +5,9 @@ import { StorageError } from "./interface.ts";
 
 /** The id of the folder with the files, as recorded in the database. */
 export interface KnownFolder {
-  /** Undefined before the first file. */
+  /** Resolves with the recorded id, or undefined before the first file. */
   read(): Promise<string | undefined>;
-  /** Records this id if there is none yet; resolves with the recorded one. */
+  /** Records this id if there is none yet. Resolves with the recorded id. */
   claim(id: string): Promise<string>;
 }
 
@@ -17,19 +17,20 @@ const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
 
 /**
- * Recognises the folder with a database's files by an id in it that the database records. Without it, two
- * instances with separate folders, an unmounted disk, or a database restored next to an empty folder would
- * look like lost files, and a removal in the wrong folder would leave the file in the right one. The id is
- * written to the folder before it is recorded: instances that start at once in a shared folder then claim
- * the same id, and of instances with separate folders one wins.
+ * Recognises the folder with a database's files by an id in it that the database records. Without
+ * it, two instances with separate folders, an unmounted disk, or a database restored next to an
+ * empty folder would look like lost files. A removal in the wrong folder would leave the file in
+ * the right one. The id is written to the folder before it is recorded. Instances that start at the
+ * same time in a shared folder then claim the same id, and of instances with separate folders one
+ * wins.
  *
- * In a wrong folder reads and removals fail with the reason. New files may be written to it, unless this
- * process has seen the right folder at that path before.
+ * In a wrong folder, reads and removals fail with the reason. New files can be written to it,
+ * unless this process has seen the right folder at that path before.
  */
 export class FolderMark {
   readonly #root: string;
   readonly #database: KnownFolder;
-  #known: string | undefined;
+  #recordedId: string | undefined;
   #wasOurs = false;
 
   constructor(root: string, database: KnownFolder) {
@@ -37,36 +38,36 @@ export class FolderMark {
     this.#database = database;
   }
 
-  /** Throws StorageError if the database's files are in another folder. */
+  /** Checks the folder. Throws StorageError if the database's files are in another folder. */
   async assertOurs(): Promise<void> {
-    this.#known ??= await this.#database.read();
-    if (this.#known !== undefined) await this.#assertMark(this.#known);
+    this.#recordedId ??= await this.#database.read();
+    if (this.#recordedId !== undefined) await this.#assertMark(this.#recordedId);
   }
 
   /**
-   * Call before a write: records this folder if the database has none yet. Throws StorageError if this was
-   * the right folder and no longer is.
+   * Records this folder if the database has none yet. To be called before a write. Throws
+   * StorageError if this was the right folder and no longer is.
    */
   async claim(): Promise<void> {
-    this.#known ??= await this.#database.read();
-    this.#known ??= await this.#database.claim(await this.#mark());
+    this.#recordedId ??= await this.#database.read();
+    this.#recordedId ??= await this.#database.claim(await this.#mark());
     try {
-      await this.#assertMark(this.#known);
+      await this.#assertMark(this.#recordedId);
     } catch (error) {
       if (this.#wasOurs) throw error;
     }
   }
 
-  async #assertMark(known: string): Promise<void> {
+  async #assertMark(recordedId: string): Promise<void> {
     const mark = await readFolderMark(this.#root);
-    if (mark !== known) throw new StorageError(wrongFolder(this.#root, mark, known));
+    if (mark !== recordedId) throw new StorageError(wrongFolder(this.#root, mark, recordedId));
     this.#wasOurs = true;
   }
 
-  /** The id in the folder; writes one if there is none. */
+  /** Returns the id in the folder. Writes an id if there is none. */
   async #mark(): Promise<string> {
-    const found = await readFolderMark(this.#root);
-    if (found !== undefined) return found;
+    const existing = await readFolderMark(this.#root);
+    if (existing !== undefined) return existing;
     const id = newId("sto");
     try {
       await mkdir(this.#root, { recursive: true, mode: FOLDER_MODE });
@@ -78,7 +79,7 @@ export class FolderMark {
   }
 }
 
-/** The id in a folder; undefined if there is none. Throws StorageError. */
+/** Returns the id in a folder, or undefined if there is none. Throws StorageError. */
 export async function readFolderMark(root: string): Promise<string | undefined> {
   try {
     const text = await readFile(join(root, NAME), "utf8");
@@ -90,10 +91,10 @@ export async function readFolderMark(root: string): Promise<string | undefined> 
   }
 }
 
-/** One line: what is wrong and how to mend it. */
-export function wrongFolder(root: string, mark: string | undefined, known: string): string {
-  const bears = mark === undefined ? "bears no id" : `bears the id ${mark}`;
-  return `${root} is not the folder in which the database's files lie: it ${bears}, theirs is ${known}. Share that folder among all instances, or set S3_BUCKET; if the files were moved here, or are lost, put ${known} into ${join(root, NAME)}`;
+/** Returns the one-line message about a wrong folder, with the remedy. */
+export function wrongFolder(root: string, mark: string | undefined, recordedId: string): string {
+  const foundId = mark === undefined ? "has no id" : `has the id ${mark}`;
+  return `${root} is not the folder of the database's files: it ${foundId}, but theirs is ${recordedId}. Share that folder among all instances, or set S3_BUCKET; if the files were moved here, or are lost, put ${recordedId} into ${join(root, NAME)}`;
 }
 
 /** Creates a file atomically, unless it exists. */
@@ -111,8 +112,8 @@ async function writeOnce(path: string, text: string): Promise<void> {
   } catch (error) {
     const { code } = error as { code?: unknown };
     if (code === "EEXIST") return;
-    // Some network file systems have no links. Two instances that start there at once can write different
-    // ids; the one whose id was replaced then gets the error of a wrong folder.
+    // Some network file systems have no links. Two instances that start there at the same time can
+    // write different ids; the one whose id was replaced then gets the error of a wrong folder.
     await rename(unfinished, path);
   } finally {
     await rm(unfinished, { force: true });

@@ -11,9 +11,9 @@ import { join } from "node:path";
 
 const SUFFIX = ".jsonl";
 
-/** Notes that another process left. */
+/** The notes that another process left in its file. */
 export interface LeftNotes<Note> {
-  /** The name of its file, without suffix. */
+  /** The name of the process's file, without suffix. */
   readonly name: string;
   readonly notes: readonly Note[];
   readonly writtenAtMs: number;
@@ -34,7 +34,7 @@ export class NoteFile<Note> {
     this.#name = name;
   }
 
-  /** Throws if the file cannot be written. */
+  /** Adds a note. Throws if the file cannot be written. */
   add(id: string, note: Note): void {
     if (this.#open.has(id)) return;
     if (this.#open.size === 0) mkdirSync(this.#folder, { recursive: true, mode: 0o700 });
@@ -46,11 +46,11 @@ export class NoteFile<Note> {
     if (this.#open.delete(id) && this.#open.size === 0) unlinkSync(this.#path);
   }
 
-  /** Notes in the files of other processes. */
+  /** Returns the notes in the files of other processes. */
   left(): LeftNotes<Note>[] {
-    const own = `${this.#name}${SUFFIX}`;
+    const currentFile = `${this.#name}${SUFFIX}`;
     return namesIn(this.#folder)
-      .filter((file) => file.endsWith(SUFFIX) && file !== own)
+      .filter((file) => file.endsWith(SUFFIX) && file !== currentFile)
       .flatMap((file) => {
         const path = join(this.#folder, file);
         try {
@@ -62,7 +62,7 @@ export class NoteFile<Note> {
           };
           return [left];
         } catch (error) {
-          // Its owner or another reader has removed it meanwhile.
+          // Its owner or another reader has removed the file in the meantime.
           if ((error as { code?: string }).code === "ENOENT") return [];
           throw error;
         }
@@ -74,7 +74,7 @@ export class NoteFile<Note> {
   }
 }
 
-/** Skips lines that a crash cut off. */
+/** Returns the notes of a file. Skips lines that a crash has cut off. */
 function notesOf<Note>(text: string): Note[] {
   return text.split("\n").flatMap((line) => {
     try {

@@ -4,30 +4,31 @@ import type { S3Requests } from "./s3-requests.ts";
 
 export interface S3Object {
   readonly key: string;
-  /** Undefined: all of it. */
+  /** If undefined, the whole object. */
   readonly range: ByteRange | undefined;
 }
 
-/** Between two pieces; then the connection counts as broken. */
+/** Milliseconds between two pieces after which the connection counts as broken. */
 const SILENCE_MS = 20_000;
-/** Without a piece, over all tries to go on. */
-const PATIENCE_MS = 60_000;
+/** Milliseconds without a piece, over all attempts to continue, after which the read fails. */
+const GIVE_UP_MS = 60_000;
 const FIRST_DELAY_MS = 250;
 const MAX_DELAY_MS = 5_000;
 
 type Reader = ReadableStreamDefaultReader<Uint8Array>;
 
 /**
- * A read of an object, or of a part of it. Where it breaks off it goes on behind the bytes that were passed on, by a
- * range of the same object, which its entity tag identifies. It fails where no byte comes for a minute.
+ * A read of an object, or of a part of it. If the connection breaks, the read continues after the
+ * delivered bytes, by a range of the same object, which its entity tag identifies. It fails if no
+ * byte arrives for a minute.
  */
 export class S3Read {
   readonly #requests: S3Requests;
   readonly #clock: Clock;
   readonly #key: string;
-  /** The next byte. */
+  /** The position of the next byte. */
   #at: number;
-  /** Behind the last byte; undefined until the store says so. */
+  /** The position after the last byte. Undefined until the store states it. */
   #end: number | undefined;
   #etag: string | undefined;
   #reader: Reader | undefined;
@@ -41,7 +42,7 @@ export class S3Read {
     this.#end = range?.end;
   }
 
-  /** Rejects with ObjectMissingError, or StorageError. */
+  /** Opens the object. Rejects with ObjectMissingError or StorageError. */
   async open(): Promise<ReadableStream<Uint8Array>> {
     this.#reader = await this.#connect();
     return new ReadableStream<Uint8Array>(
@@ -74,32 +75,30 @@ export class S3Read {
     const { status, body } = answer;
     const length = answer.headers.get("content-length");
     const bytes = length === null ? undefined : Number(length);
-    const refuse = async (error: StorageError): Promise<never> => {
+    const fail = async (error: StorageError): Promise<never> => {
       await body?.cancel();
       throw error;
     };
-    if (status === 404) return refuse(new ObjectMissingError(this.#key));
-    if (status === 412) return refuse(new WrongObjectError("a file changed while it was read"));
+    if (status === 404) return fail(new ObjectMissingError(this.#key));
+    if (status === 412) return fail(new WrongObjectError("a file changed while it was read"));
     const isPart = status === 206 || (status === 200 && this.#at === 0);
     const isWanted = bytes === undefined || bytes === (this.#end ?? this.#at + bytes) - this.#at;
     if (!isPart || !isWanted) {
-      return refuse(
-        new WrongObjectError("the store does not answer with the part that was asked for"),
-      );
+      return fail(new WrongObjectError("the store does not answer with the requested part"));
     }
     this.#etag ??= answer.headers.get("etag") ?? "";
     if (bytes !== undefined) this.#end = this.#at + bytes;
     return (body ?? new Blob([]).stream()).getReader();
   }
 
-  /** Undefined: that was all. */
+  /** Returns the next piece, or undefined at the end. */
   async #next(): Promise<Uint8Array | undefined> {
-    const untilMs = this.#clock.nowMs() + PATIENCE_MS;
+    const untilMs = this.#clock.nowMs() + GIVE_UP_MS;
     for (let delayMs = FIRST_DELAY_MS; ; delayMs = Math.min(2 * delayMs, MAX_DELAY_MS)) {
       try {
         this.#reader ??= await this.#connect();
-        if (!this.#isCancelled) return this.#counted(await this.#piece(this.#reader));
-        throw new StorageError("the reader has left");
+        if (!this.#isCancelled) return this.#count(await this.#piece(this.#reader));
+        throw new StorageError("the read was cancelled");
       } catch (error) {
         this.#release();
         const isFinal = error instanceof WrongObjectError || error instanceof ObjectMissingError;
@@ -115,7 +114,7 @@ export class S3Read {
   async #piece(reader: Reader): Promise<Uint8Array | undefined> {
     const silence = Promise.withResolvers<never>();
     const cancelTimer = this.#clock.after(SILENCE_MS, () =>
-      silence.reject(new StorageError("the store is silent")),
+      silence.reject(new StorageError("the store sent nothing for too long")),
     );
     try {
       return (await Promise.race([reader.read(), silence.promise])).value;
@@ -124,11 +123,11 @@ export class S3Read {
     }
   }
 
-  #counted(piece: Uint8Array | undefined): Uint8Array | undefined {
+  #count(piece: Uint8Array | undefined): Uint8Array | undefined {
     this.#at += piece?.byteLength ?? 0;
     const end = this.#end ?? this.#at;
-    if (this.#at > end) throw new WrongObjectError("the store sent more bytes than asked for");
-    if (piece === undefined && this.#at < end) throw new StorageError("the store broke off");
+    if (this.#at > end) throw new WrongObjectError("the store sent more bytes than requested");
+    if (piece === undefined && this.#at < end) throw new StorageError("the store closed the connection early");
     return piece;
   }
 
@@ -138,5 +137,5 @@ export class S3Read {
   }
 }
 
-/** Another try would not help. */
+/** A failure that a retry would not resolve. */
 class WrongObjectError extends StorageError {}

@@ -4,7 +4,7 @@ import { StorageError } from "./interface.ts";
 
 export interface S3Settings {
   readonly bucket: string;
-  /** Undefined: AWS. */
+  /** If undefined, the address of AWS. */
   readonly endpoint: string | undefined;
   readonly region: string | undefined;
   readonly accessKeyId: string;
@@ -22,16 +22,17 @@ interface S3Request {
 const DEFAULT_REGION = "us-east-1";
 const ATTEMPTS = 3;
 const RETRY_DELAY_MS = 200;
-/** From the start of the request, with its body, to the head of the answer. */
+/** Milliseconds from the start of the request, with its body, to the head of the answer. */
 const ANSWER_TIMEOUT_MS = 60_000;
 const MAX_ERROR_CHARACTERS = 1_000;
 /** Larger bodies are passed to fetch in pieces of this size. */
 const SEND_BYTES = 256 * 1024;
 
 /**
- * Sends requests of S3's wire protocol, signed with AWS Signature Version 4. The signature covers the hash
- * of the body, so the store refuses changed bytes. A request is sent again after a 5xx or no answer: every
- * request made here is idempotent. The bucket is part of the path, which all compatible stores support.
+ * Sends requests of S3's wire protocol, signed with AWS Signature Version 4. The signature covers
+ * the hash of the body, so the store rejects changed bytes. A request is sent again after a 5xx or
+ * no answer: every request made here is idempotent. The bucket is part of the path, which all
+ * compatible stores support.
  */
 export class S3Requests {
   readonly #client: AwsClient;
@@ -52,19 +53,22 @@ export class S3Requests {
     this.#clock = clock;
   }
 
-  /** Resolves with an answer of an accepted status. Throws StorageError. */
+  /** Sends a request. Resolves with an answer of an accepted status. Throws StorageError. */
   async send(request: S3Request, accepted: readonly number[]): Promise<Response> {
     for (let attempt = 1; ; attempt++) {
       const answer = await this.#sendOnce(request).catch((error: unknown) => error as Error);
       if (answer instanceof Response && accepted.includes(answer.status)) return answer;
       const isTransient = !(answer instanceof Response) || answer.status >= 500;
-      if (!isTransient || attempt === ATTEMPTS) throw await refused(request, answer);
+      if (!isTransient || attempt === ATTEMPTS) throw await failureOf(request, answer);
       if (answer instanceof Response) await answer.body?.cancel();
       await new Promise<void>((resolve) => this.#clock.after(RETRY_DELAY_MS * attempt, resolve));
     }
   }
 
-  /** A URL for one GET until it expires; the query sets the expiry and the headers of the answer. */
+  /**
+   * Returns a URL for one GET until it expires. The query sets the expiry and the headers of the
+   * answer.
+   */
   async presign(key: string, query: Readonly<Record<string, string>>): Promise<string> {
     const signed = await this.#client.sign(this.#url(key, query), {
       method: "GET",
@@ -85,7 +89,7 @@ export class S3Requests {
       waiting.abort(new StorageError("the store does not answer")),
     );
     const isLarge = body instanceof Uint8Array && body.byteLength > SEND_BYTES;
-    // Without this header Bun sends a stream in chunked encoding, which S3 refuses.
+    // Without this header Bun sends a stream in chunked encoding, which S3 rejects.
     if (isLarge) signed.headers.set("content-length", String(body.byteLength));
     try {
       return await fetch(signed.url, {
@@ -108,7 +112,7 @@ export class S3Requests {
   }
 }
 
-/** Streams the bytes on demand; fetch would copy a whole body and double its memory. */
+/** Returns a stream of the bytes. fetch would copy a whole body and double its memory. */
 function inPieces(bytes: Uint8Array): ReadableStream<Uint8Array> {
   let sentBytes = 0;
   return new ReadableStream<Uint8Array>(
@@ -123,7 +127,7 @@ function inPieces(bytes: Uint8Array): ReadableStream<Uint8Array> {
   );
 }
 
-async function refused(request: S3Request, answer: Response | Error): Promise<StorageError> {
+async function failureOf(request: S3Request, answer: Response | Error): Promise<StorageError> {
   if (answer instanceof StorageError) return answer;
   if (answer instanceof Error) return new StorageError("the store cannot be reached", answer);
   const text = await answer.text().catch(() => "");
@@ -141,8 +145,8 @@ const ENTITIES: Readonly<Record<string, string>> = {
 };
 
 /**
- * The content of each element with this name. Sufficient for the answers of S3, which have no CDATA and no
- * element inside another one of the same name.
+ * Returns the content of each element with this name. Sufficient for the answers of S3, which have
+ * no CDATA and no element inside another one of the same name.
  */
 export function xmlTexts(xml: string, element: string): string[] {
   const pattern = new RegExp(`<${element}(?:\\s[^>]*)?>([\\s\\S]*?)</${element}>`, "g");

@@ -10,7 +10,10 @@ import {
 import { S3Read } from "./s3-read.ts";
 import { S3Requests, type S3Settings, xmlTexts } from "./s3-requests.ts";
 
-/** The smallest part that S3 accepts; its maximum of 10,000 parts makes 50 GB. */
+/**
+ * The smallest part that S3 accepts, in bytes. With its maximum of 10,000 parts an object can have
+ * 50 GB.
+ */
 export const PART_BYTES = 5 * 1024 * 1024;
 const FIRST_BUFFER_BYTES = 64 * 1024;
 const FOLDER = "files/";
@@ -25,7 +28,7 @@ export class S3Storage implements FileStorage {
     this.#clock = clock;
   }
 
-  /** Always: a bucket's name identifies it, unlike the path of a folder. */
+  /** Always resolves: a bucket's name identifies it, unlike the path of a folder. */
   async assertOurs(): Promise<void> {}
 
   write(key: string): StorageWriter {
@@ -105,13 +108,13 @@ class S3Writer implements StorageWriter {
   }
 
   async write(piece: Uint8Array): Promise<void> {
-    for (let taken = 0; taken < piece.byteLength; ) {
+    for (let writtenBytes = 0; writtenBytes < piece.byteLength; ) {
       if (this.#filledBytes === PART_BYTES) await this.#sendPart();
-      const bytes = Math.min(PART_BYTES - this.#filledBytes, piece.byteLength - taken);
+      const bytes = Math.min(PART_BYTES - this.#filledBytes, piece.byteLength - writtenBytes);
       this.#makeRoom(this.#filledBytes + bytes);
-      this.#filling.set(piece.subarray(taken, taken + bytes), this.#filledBytes);
+      this.#filling.set(piece.subarray(writtenBytes, writtenBytes + bytes), this.#filledBytes);
       this.#filledBytes += bytes;
-      taken += bytes;
+      writtenBytes += bytes;
     }
   }
 
@@ -139,7 +142,7 @@ class S3Writer implements StorageWriter {
     if (bytes <= this.#filling.byteLength) return;
     let roomBytes = this.#filling.byteLength;
     while (roomBytes < bytes) roomBytes *= 2;
-    // `transfer` frees the memory of the smaller buffer at once.
+    // `transfer` frees the memory of the smaller buffer immediately.
     const larger = this.#filling.buffer.transfer(Math.min(roomBytes, PART_BYTES));
     this.#filling = new Uint8Array(larger);
   }
@@ -163,7 +166,7 @@ class S3Writer implements StorageWriter {
   async #begin(): Promise<string> {
     const answer = await this.#request("POST", { uploads: "" }, undefined, [200]);
     const [uploadId] = xmlTexts(answer, "UploadId");
-    if (uploadId === undefined) throw new StorageError("the store named no upload");
+    if (uploadId === undefined) throw new StorageError("the store returned no upload id");
     return uploadId;
   }
 
@@ -193,8 +196,8 @@ class S3Writer implements StorageWriter {
     // S3 can send an error with status 200, because it opens the answer early to keep the connection. And
     // if the answer to a first attempt was lost, the retry gets 404 although the object is complete.
     if (xmlTexts(answer, "ETag").length > 0 && !answer.includes("<Error>")) return;
-    const found = await this.#requests.send({ method: "HEAD", key: this.#key }, [200, 404]);
-    if (found.status !== 200) throw new StorageError("the store did not put the parts together");
+    const object = await this.#requests.send({ method: "HEAD", key: this.#key }, [200, 404]);
+    if (object.status !== 200) throw new StorageError("the store did not complete the upload");
   }
 
   async #request(

@@ -22,7 +22,7 @@ import { RequestMetrics } from "./request-metrics.ts";
 
 export interface TelemetryOptions {
   readonly level: LevelWithSilent;
-  /** Standard output unless given. */
+  /** Defaults to standard output. */
   readonly destination?: LogDestination;
   readonly clock?: Clock;
 }
@@ -30,7 +30,10 @@ export interface TelemetryOptions {
 const STANDARD_OUTPUT = 1;
 const NANO_PER_USD = 1e9;
 
-/** Logs as JSON lines, metrics as Prometheus text. Its timer keeps the process alive until `close`. */
+/**
+ * Creates the telemetry: logs as JSON lines, metrics as Prometheus text. Its timer keeps the
+ * process alive until `close`.
+ */
 export function createTelemetry(options: TelemetryOptions): Telemetry {
   const clock = options.clock ?? systemClock;
   const destination = options.destination ?? new LogWriter(STANDARD_OUTPUT, clock);
@@ -71,8 +74,8 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     counter: (name, help, read) => registry.registerValue({ name, help, type: "counter" }, read),
     metrics: () => (gather === undefined ? registry.text() : gathered(registry, gather)),
     report: () => registry.report(),
-    gatherMetricsWith(of) {
-      gather = of;
+    gatherMetricsWith(report) {
+      gather = report;
     },
     metricsContentType: registry.contentType,
     async close() {
@@ -96,7 +99,7 @@ async function gathered(
   return metricsText(mergeMetrics(metrics));
 }
 
-/** pino calls the destination's flushSync after a fatal line. */
+/** Creates the logger. pino calls the destination's flushSync after a fatal line. */
 function createLog(
   level: LevelWithSilent,
   destination: LogDestination,
@@ -115,7 +118,10 @@ function createLog(
   );
 }
 
-/** The time in ISO 8601, rendered at most once a millisecond. */
+/**
+ * Returns a function that returns the time in ISO 8601. It renders the text at most once a
+ * millisecond.
+ */
 function isoTimes(clock: Clock): () => string {
   let madeForMs = Number.NaN;
   let text = "";
@@ -129,7 +135,7 @@ function isoTimes(clock: Clock): () => string {
   };
 }
 
-/** The log line of a request, with its line feed. */
+/** Returns the log line of a request, with its line feed. */
 function requestLine(request: RequestRecord, time: string): string {
   const line = JSON.stringify({
     level: request.status >= 500 ? "error" : "info",
@@ -158,7 +164,10 @@ function requestLine(request: RequestRecord, time: string): string {
 
 const MAX_VERBOSE_CHARACTERS = 512;
 
-/** What the line of a request with `debug` has besides: how it was served. No prompt, and no member of `debug`. */
+/**
+ * Returns the additional fields in the line of a request with `debug`. They show how the request
+ * was served, and contain no prompt and no member of `debug`.
+ */
 function verboseFields({ asked, queuedMs, routing, guardrailHits }: RequestRecord): object {
   const { user, session_id: session, metadata } = asked ?? {};
   return {
@@ -173,7 +182,7 @@ function verboseFields({ asked, queuedMs, routing, guardrailHits }: RequestRecor
   };
 }
 
-/** A caller's text without secrets. */
+/** Returns a caller's text without secrets. */
 function shownText(value: unknown): string | undefined {
   return typeof value === "string" ? redactText(value.slice(0, MAX_VERBOSE_CHARACTERS)) : undefined;
 }

@@ -25,16 +25,22 @@ export interface RequestRecord {
   readonly costNano: bigint | undefined;
   readonly firstTokenMs: number | undefined;
   readonly errorCode: string | undefined;
-  /** Of requests of models: never written to the log. */
+  /**
+   * The fields of a model request. The log has some of them if the request has `debug`, and never a
+   * prompt.
+   */
   readonly asked?: LoggedFields | undefined;
   readonly queuedMs?: number | undefined;
   readonly routing?: RecordedRouting | undefined;
   readonly guardrailHits?: readonly GuardrailHit[] | undefined;
-  /** Undefined where the request did not ask for the response cache. */
+  /** Undefined if the request did not ask for the response cache. */
   readonly cache: "hit" | "miss" | undefined;
 }
 
-/** Of a request that ends now; one of no organization has an operator's key, or none. */
+/**
+ * Returns the record of a request that ends now. A request without an organization has an operator
+ * key, or no key.
+ */
 export function requestRecord(
   ended: { readonly requestId: string; readonly startedMs: number; readonly log: RequestFacts },
   { method, path }: { readonly method: string; readonly path: string },
@@ -68,29 +74,33 @@ export function requestRecord(
 
 export interface Telemetry {
   readonly log: Logger;
-  /** Called for every request. */
+  /** Records a finished request. Called for every request. */
   record(request: RequestRecord): void;
-  /** A charge was cut to its hold because the provider reported more. */
+  /** Counts a charge that was cut to its hold because the provider reported more. */
   countClampedCharge(): void;
   observeCommit(units: number, durationMs: number): void;
-  /** A value that is read at each scrape. */
+  /** Registers a value that is read at each scrape. */
   gauge(name: string, help: string, read: () => number): void;
-  /** A gauge with one series for each value of a label; `read` must bound their number. */
+  /**
+   * Registers a gauge with one series for each value of a label. `read` must bound their number.
+   */
   labelledGauge(
     name: string,
     help: string,
     label: string,
     read: () => Iterable<readonly [labelValue: string, value: number]>,
   ): void;
-  /** As `gauge`, for a value that only grows; its name ends in _total. */
+  /** Registers a value that only grows and is read at each scrape. Its name ends in _total. */
   counter(name: string, help: string, read: () => number): void;
-  /** Prometheus text. */
+  /** Returns the metrics as Prometheus text. */
   metrics(): Promise<string>;
-  /** The metrics of this process alone. */
+  /** Returns the metrics of this process only. */
   report(): MetricReport[];
-  /** Makes `metrics` cover several processes, or this one alone if `gather` fails. */
+  /** Makes `metrics` cover several processes, or only this one if `gather` fails. */
   gatherMetricsWith(gather: () => Promise<GatheredMetrics>): void;
   metricsContentType: string;
-  /** Writes what is buffered and stops the timers, in about a second at most; drops later lines. */
+  /**
+   * Writes the buffered lines and stops the timers, in about a second at most. Drops later lines.
+   */
   close(): Promise<void>;
 }

@@ -4,7 +4,7 @@ import type { Clock } from "../../lib/clock.ts";
 /** Receives log lines; each ends with a line feed. */
 export interface LogDestination {
   write(line: string): void;
-  /** Writes what is buffered before it returns, for the end of the process. Never throws. */
+  /** Writes the buffered lines before it returns. For the end of the process. Never throws. */
   flushSync(): void;
   /** Resolves when everything is written, or after a second. Drops later lines. */
   close(): Promise<void>;
@@ -12,14 +12,14 @@ export interface LogDestination {
   readonly droppedLines: number;
 }
 
-/** The functions of node:fs in use, which a test replaces by a failing disk. */
+/** The functions of node:fs in use, which a test replaces with a failing disk. */
 export type WritableFile = Pick<typeof fs, "write" | "writeSync">;
 
-/** One system call for about 80 lines; smaller than the 64 KB of a pipe. */
+/** Characters of one write: about 80 lines, and less than the 64 KB of a pipe. */
 const BLOCK_CHARACTERS = 32_768;
-/** The longest time that a line waits for its block to fill. */
+/** Milliseconds that a line waits at most for its block to fill. */
 const FLUSH_AFTER_MS = 250;
-/** Buffered for a slow reader; lines beyond are dropped and counted. */
+/** Characters that are buffered for a slow reader. Further lines are dropped and counted. */
 const MAX_PENDING_CHARACTERS = 4_194_304;
 const RETRY_AFTER_MS = 20;
 const CLOSE_WITHIN_MS = 1000;
@@ -34,7 +34,7 @@ export class LogWriter implements LogDestination {
   readonly #clock: Clock;
   readonly #file: WritableFile;
   #pending = "";
-  /** The block that is being written, and how much of it is. */
+  /** The block that is being written. `#offset` is the number of its bytes that are written. */
   #block: Buffer | undefined;
   #offset = 0;
   #isTimerSet = false;
@@ -63,7 +63,7 @@ export class LogWriter implements LogDestination {
   }
 
   flushSync(): void {
-    // The block under way belongs to an asynchronous write: writing its rest here could repeat lines.
+    // The current block belongs to an asynchronous write. Writing its rest here could repeat lines.
     const bytes = Buffer.from(this.#pending);
     this.#pending = "";
     let offset = 0;
@@ -122,7 +122,8 @@ export class LogWriter implements LogDestination {
   #dropBlock(block: Buffer, error: NodeJS.ErrnoException): void {
     this.#droppedLines += countLines(block, this.#offset);
     this.#offset = block.length;
-    // The reader is gone. After any other error, such as a full disk, the next block may succeed.
+    // The reader has closed its end. After any other error, such as a full disk, the next block may
+    // succeed.
     if (error.code === "EPIPE" || error.code === "EBADF") this.#isClosed = true;
   }
 

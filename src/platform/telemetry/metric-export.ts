@@ -26,7 +26,10 @@ const SCOPE = { name: "model-gateway" };
 const BUCKET = "_bucket";
 const SUM = "_sum";
 
-/** Sends the metrics of this process to a collector, those that `/metrics` shows, in turn and at the end. */
+/**
+ * Sends the metrics of this process that `/metrics` shows to a collector, at intervals and at the
+ * end.
+ */
 export class MetricExport {
   readonly #report: () => MetricReport[];
   readonly #exporter: OtlpExporter<ResourceMetrics>;
@@ -50,7 +53,7 @@ export class MetricExport {
     this.#timer.unref();
   }
 
-  /** Sends the last values, unless that takes too long. */
+  /** Sends the last values. Stops waiting after `withinMs`. */
   async close(withinMs: number): Promise<void> {
     clearInterval(this.#timer);
     await finishesWithin(this.#send(), systemClock, withinMs);
@@ -74,7 +77,10 @@ export class MetricExport {
 
 type Times = Pick<DataPoint<unknown>, "startTime" | "endTime">;
 
-/** Names, labels and values are those of Prometheus, so that queries hold for both. */
+/**
+ * Converts a report to OTLP. Names, labels and values are those of Prometheus, so that queries work
+ * for both.
+ */
 export function metricData(report: MetricReport, times: Times): MetricData {
   const { name, help, type, samples } = report;
   const common = {
@@ -86,7 +92,7 @@ export function metricData(report: MetricReport, times: Times): MetricData {
     return { ...common, dataPointType: DataPointType.HISTOGRAM, dataPoints };
   }
   const dataPoints = samples
-    // What could not be read has no value.
+    // A value that could not be read is NaN.
     .filter(({ value }) => !Number.isNaN(value))
     .map(({ labels, value }) => ({ ...times, attributes: attributesOf(labels), value }));
   return type === "gauge"
@@ -94,7 +100,10 @@ export function metricData(report: MetricReport, times: Times): MetricData {
     : { ...common, dataPointType: DataPointType.SUM, isMonotonic: true, dataPoints };
 }
 
-/** Of each: its cumulative buckets in ascending order, its sum, its count. */
+/**
+ * Converts the samples of histograms. Each histogram has its cumulative buckets in ascending order,
+ * then its sum, then its count.
+ */
 function histograms(samples: readonly Sample[], times: Times): DataPoint<Histogram>[] {
   const points: DataPoint<Histogram>[] = [];
   let boundaries: number[] = [];

@@ -1,4 +1,4 @@
-// The file alone: the package as a whole loads OpenTelemetry and takes 5 MB of memory.
+// Imports this file only, because the whole package loads OpenTelemetry and uses 5 MB of memory.
 import type { Metric } from "prom-client";
 import Registry from "prom-client/lib/registry.js";
 
@@ -22,7 +22,7 @@ export interface MetricReport extends MetricDescription {
   readonly samples: readonly Sample[];
 }
 
-/** Renders values that were read before as Prometheus text. */
+/** Returns values that were read before as Prometheus text. */
 export function metricsText(reports: readonly MetricReport[]): Promise<string> {
   const registry = new MetricRegistry();
   for (const { samples, ...description } of reports) registry.register(description, () => samples);
@@ -41,7 +41,7 @@ export class MetricRegistry {
     return this.#registry.contentType;
   }
 
-  /** Throws if the name is taken. */
+  /** Registers a metric. Throws if its name is already in use. */
   register(description: MetricDescription, read: () => Iterable<Sample>): void {
     const metric = {
       ...description,
@@ -52,7 +52,10 @@ export class MetricRegistry {
     this.#reads.push(() => ({ ...description, samples: [...read()] }));
   }
 
-  /** A single value; NaN if reading it fails, so that the other metrics stay readable. */
+  /**
+   * Registers a single value. It is NaN if reading it fails, so that the other metrics stay
+   * readable.
+   */
   registerValue(description: MetricDescription, read: () => number): void {
     this.register(description, () => [{ labels: {}, value: readOrNaN(read) }]);
   }
@@ -77,7 +80,7 @@ function readOrNaN(read: () => number): number {
 /** A Prometheus histogram. Observing costs two additions. */
 export class Histogram {
   readonly #bounds: readonly number[];
-  /** Not cumulative; the last one counts the values above every bound. */
+  /** Counts by bucket, not cumulative. The last one counts the values above every bound. */
   readonly #counts: number[];
   #sum = 0;
 
@@ -118,7 +121,7 @@ export interface ProcessReport {
 
 export interface GatheredMetrics {
   readonly reports: readonly ProcessReport[];
-  /** Processes that were asked. */
+  /** The number of processes that were asked. */
   readonly asked: number;
   readonly answered: number;
 }
@@ -147,11 +150,11 @@ export function mergeMetrics({ reports, asked, answered }: GatheredMetrics): Met
   for (const { worker, metrics, isCurrent } of reports) {
     for (const metric of metrics) {
       if (metric.type === "gauge" && !isCurrent) continue;
-      const isApart = metric.type === "gauge" && !SHARED_GAUGES.has(metric.name);
+      const isPerWorker = metric.type === "gauge" && !SHARED_GAUGES.has(metric.name);
       const entry = merged.get(metric.name) ?? { first: metric, sums: new Map() };
       merged.set(metric.name, entry);
       for (const sample of metric.samples) {
-        const labels = isApart ? { ...sample.labels, [WORKER_LABEL]: worker } : sample.labels;
+        const labels = isPerWorker ? { ...sample.labels, [WORKER_LABEL]: worker } : sample.labels;
         addSample(entry.sums, { ...sample, labels });
       }
     }
@@ -185,7 +188,7 @@ function addSample(sums: Map<string, Sample>, sample: Sample): void {
 }
 
 function sortedEntries(labels: Labels): [string, string | number][] {
-  return Object.entries(labels).toSorted(([one], [other]) => (one < other ? -1 : 1));
+  return Object.entries(labels).toSorted(([left], [right]) => (left < right ? -1 : 1));
 }
 
 function gauge(name: string, help: string, value: number): MetricReport {

@@ -4,25 +4,30 @@ import type { Telemetry } from "./interface.ts";
 
 export interface OtlpExporterOptions<Batch> {
   readonly collector: CollectorConfig;
-  /** As the body of its request, in protobuf. */
+  /** Returns the batch as a request body, in protobuf. */
   serialize(batch: Batch): Uint8Array | undefined;
-  /** What is sent, for the log. */
+  /** The kind of data, for the log. */
   readonly what: "traces" | "metrics";
   readonly log: Telemetry["log"];
 }
 
-/** Of an export with its repetitions and their answers. */
+/** Milliseconds of one export, with its retries and their answers. */
 const EXPORT_TIMEOUT_MS = 5_000;
-/** Those that follow each other wait for the one before, except the last one of a gateway that ends. */
+/**
+ * Exports at the same time. Each regular export waits for the previous one, but the last export of
+ * a stopping gateway does not.
+ */
 const MAX_CONCURRENT = 2;
-/** OTLP/HTTP, "Retryable Response Codes". */
+/** Statuses that allow a retry (OTLP/HTTP, "Retryable Response Codes"). */
 const RETRYABLE: readonly number[] = [429, 502, 503, 504];
 const FIRST_RETRY_MS = 1_000;
 const RETRY_FACTOR = 1.5;
-/** Of an answer, whose connection is used again where it was read to its end. */
+/** Bytes that are read of an answer. A connection is reused if its answer was read completely. */
 const MAX_ANSWER_BYTES = 64 * 1024;
 
-/** Sends to a collector by OTLP over HTTP in protobuf, and repeats what it asks to have repeated. */
+/**
+ * Sends data to a collector by OTLP over HTTP in protobuf. Retries if the collector asks for it.
+ */
 export class OtlpExporter<Batch> {
   readonly #options: OtlpExporterOptions<Batch>;
   #running = 0;
@@ -32,14 +37,14 @@ export class OtlpExporter<Batch> {
     this.#options = options;
   }
 
-  /** Whether the collector has taken it. Never rejects. */
+  /** Sends a batch. Resolves with true if the collector has accepted it. Never rejects. */
   async send(batch: Batch): Promise<boolean> {
     const { log, what } = this.#options;
     const fault = await this.#export(batch).catch((error: unknown) => error);
     if (fault !== undefined && !this.#isFailing) {
-      log.warn({ err: fault }, `the collector takes no ${what}; they are dropped`);
+      log.warn({ err: fault }, `the collector does not accept ${what}; they are dropped`);
     } else if (fault === undefined && this.#isFailing) {
-      log.info(`the collector takes ${what} again`);
+      log.info(`the collector accepts ${what} again`);
     }
     this.#isFailing = fault !== undefined;
     return fault === undefined;
@@ -68,8 +73,8 @@ export class OtlpExporter<Batch> {
       const isRetryable = !(answer instanceof Response) || RETRYABLE.includes(answer.status);
       if (signal.aborted || !isRetryable) throw fault;
       const header = answer instanceof Response ? answer.headers.get("retry-after") : null;
-      const askedMs = Number(header ?? Number.NaN) * 1_000;
-      const delayMs = (askedMs >= 0 ? askedMs : retryMs) * (0.8 + 0.4 * Math.random());
+      const retryAfterMs = Number(header ?? Number.NaN) * 1_000;
+      const delayMs = (retryAfterMs >= 0 ? retryAfterMs : retryMs) * (0.8 + 0.4 * Math.random());
       if (delayMs >= EXPORT_TIMEOUT_MS) throw fault;
       await wait(delayMs, undefined, { signal }).catch(() => {
         throw fault;
@@ -77,7 +82,10 @@ export class OtlpExporter<Batch> {
     }
   }
 
-  /** Resolves when the answer has come whole, or its status is known and the rest is not wanted. */
+  /**
+   * Sends a body. Resolves when the answer was read completely, or when its status is known and the
+   * rest is not needed.
+   */
   async #post(body: Uint8Array, signal: AbortSignal): Promise<Response> {
     const { url, headers } = this.#options.collector;
     const answer = await fetch(url, {
@@ -92,7 +100,7 @@ export class OtlpExporter<Batch> {
   }
 }
 
-/** What the collector says in it changes nothing, and it may not come to an end. */
+/** Reads and drops a body, up to the limit. Its content changes nothing, and it may never end. */
 async function discard({ body }: Response): Promise<void> {
   let bytes = 0;
   try {
@@ -101,6 +109,6 @@ async function discard({ body }: Response): Promise<void> {
       if (bytes > MAX_ANSWER_BYTES) return;
     }
   } catch {
-    // Broken off, or out of time: the status stands.
+    // The body broke off or took too long. The status is still valid.
   }
 }

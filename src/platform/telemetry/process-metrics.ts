@@ -9,8 +9,8 @@ const COMMIT_BOUNDS_SECONDS = [
 const BATCH_BOUNDS_UNITS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
 /**
- * The conventional metrics of a process. prom-client's own set is not used: half of it is empty under Bun,
- * and its watch of the event loop wakes an idle process a hundred times a second.
+ * Registers the conventional metrics of a process. prom-client's own set is not used: half of it is
+ * empty under Bun, and its watch of the event loop wakes an idle process a hundred times a second.
  */
 export function registerProcessMetrics(registry: MetricRegistry): void {
   registry.registerValue(
@@ -39,7 +39,7 @@ export function registerProcessMetrics(registry: MetricRegistry): void {
   );
 }
 
-/** Histograms of commits, for `observeCommit`. */
+/** Registers the histograms of commits and returns them for `observeCommit`. */
 export function registerCommitMetrics(registry: MetricRegistry): {
   readonly batch: Histogram;
   readonly duration: Histogram;
@@ -59,14 +59,14 @@ export function registerCommitMetrics(registry: MetricRegistry): {
   return { batch, duration };
 }
 
-interface OwnReadings {
+interface TelemetryReadings {
   readonly lag: LongestLag;
   readonly destination: LogDestination;
   clampedCharges(): number;
 }
 
-/** The metrics of the telemetry itself. */
-export function registerOwnMetrics(registry: MetricRegistry, readings: OwnReadings): void {
+/** Registers the metrics of the telemetry itself. */
+export function registerOwnMetrics(registry: MetricRegistry, readings: TelemetryReadings): void {
   registry.register(
     {
       name: "gateway_build_info",
@@ -102,12 +102,18 @@ export function registerOwnMetrics(registry: MetricRegistry, readings: OwnReadin
 }
 
 const TICK_MS = 100;
-/** Enough that a single pause, such as a garbage collection, does not count as load. */
+/**
+ * The number of recent delays, large enough that a single pause, such as a garbage collection, does
+ * not count as load.
+ */
 const TICKS = 5;
 const SAMPLE_EVERY_MS = 1000;
-const SAMPLES_KEPT = 15;
+const MAX_SAMPLES = 15;
 
-/** The smallest of the recent delays of a 100 ms timer: how late the event loop was all the time, for load shedding. */
+/**
+ * The smallest of the recent delays of a 100 ms timer, for load shedding: the lag that the event
+ * loop had all the time.
+ */
 export class EventLoopLag {
   readonly #lagsMs: number[] = Array(TICKS).fill(0);
   readonly #timer: ReturnType<typeof setInterval>;
@@ -151,7 +157,7 @@ export class LongestLag {
     const startedMs = this.#monotonicMs();
     this.#cancel = this.#clock.after(SAMPLE_EVERY_MS, () => {
       this.#lagsMs.push(Math.max(0, this.#monotonicMs() - startedMs - SAMPLE_EVERY_MS));
-      if (this.#lagsMs.length > SAMPLES_KEPT) this.#lagsMs.shift();
+      if (this.#lagsMs.length > MAX_SAMPLES) this.#lagsMs.shift();
       this.start();
     });
   }

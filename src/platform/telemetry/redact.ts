@@ -35,7 +35,7 @@ const SUSPECT =
 /** Line separators that JSON does not escape but terminals and log readers obey. */
 const LINE_SEPARATORS = /[\u0085\u2028\u2029]/g;
 
-/** The text without secrets, cut to 2,000 characters. */
+/** Returns the text without secrets, cut to 2,000 characters. */
 export function redactText(text: string): string {
   let clean = text.length > MAX_SCANNED_CHARACTERS ? text.slice(0, MAX_SCANNED_CHARACTERS) : text;
   for (const [pattern, replacement] of PATTERNS) clean = clean.replace(pattern, replacement);
@@ -43,7 +43,7 @@ export function redactText(text: string): string {
   return `${clean.slice(0, MAX_TEXT_CHARACTERS)}… (${text.length} characters)`;
 }
 
-/** A whole log line of JSON without secrets; the result is one line of JSON too. */
+/** Returns a log line of JSON without secrets, as one line of JSON. */
 export function redactLine(line: string): string {
   let clean = line;
   if (line.length > MAX_LINE_CHARACTERS || SUSPECT.test(line)) {
@@ -110,7 +110,9 @@ function describeValue(value: unknown): ErrorFields {
   };
 }
 
-/** An error whose message may quote a prompt has a `logMessage` to log instead. */
+/**
+ * Describes an error. An error whose message can quote a prompt has a `logMessage` to log instead.
+ */
 function describeError(error: Error, depth: number): ErrorFields {
   const { code, param, logMessage } = error as Error & Readonly<Record<string, unknown>>;
   const errors = error instanceof AggregateError ? error.errors.slice(0, MAX_AGGREGATED) : [];
@@ -124,11 +126,13 @@ function describeError(error: Error, depth: number): ErrorFields {
     ...(error.cause !== undefined &&
       depth < MAX_CAUSES && { cause: describe(error.cause, depth + 1) }),
     ...(errors.length > 0 &&
-      depth < MAX_CAUSES && { errors: errors.map((one: unknown) => describe(one, depth + 1)) }),
+      depth < MAX_CAUSES && { errors: errors.map((inner: unknown) => describe(inner, depth + 1)) }),
   };
 }
 
-/** Without the message at the start of the stack, which is logged as `message`. */
+/**
+ * Returns the frames of a stack, without the message at its start, which is logged as `message`.
+ */
 function stackFrames(stack: unknown): string | undefined {
   if (typeof stack !== "string") return undefined;
   const frames = stack.split("\n").filter((line) => FRAME.test(line));
@@ -145,7 +149,10 @@ const PLAIN_NAME = /^[\w./:@+-]{1,200}$/;
 const UNPRINTABLE = /[^\x20-\x7e]/g;
 const MAX_NAME_CHARACTERS = 200;
 
-/** Without a provider the model is the caller's text, which can be anything, even a misplaced key. */
+/**
+ * Returns the name of a model for the log. Without a provider the model is the caller's text, which
+ * can be anything, even a misplaced key.
+ */
 export function shownModel(model: string, provider: string | undefined): string {
   if (provider !== undefined && PLAIN_NAME.test(model)) return model;
   return redactText(model).replace(UNPRINTABLE, "?").slice(0, MAX_NAME_CHARACTERS);

@@ -6,7 +6,9 @@ import {
   type Sample,
 } from "./metric-registry.ts";
 
-/** Pairs of method and route; routes are patterns, so there are as many as the gateway has. */
+/**
+ * Pairs of method and route. Routes are patterns, so their number is that of the gateway's routes.
+ */
 const MAX_ROUTE_SERIES = 300;
 /** Pairs of model and provider that were called. */
 const MAX_MODEL_SERIES = 500;
@@ -18,7 +20,10 @@ const DURATION_BOUNDS_SECONDS = [
 const FIRST_TOKEN_BOUNDS_SECONDS = [
   0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 0.75, 1, 1.5, 2.5, 5, 10, 30, 60, 120,
 ];
-/** Reported as 0 from the start, so that an alert on their rate sees the first refusal. */
+/**
+ * Error codes that are reported as 0 from the start, so that an alert on their rate sees the first
+ * rejection.
+ */
 const REFUSAL_CODES = ["rate_limit_exceeded", "budget_exhausted", "insufficient_credits"];
 
 interface RouteSeries {
@@ -95,7 +100,7 @@ export class RequestMetrics {
       [
         counter(
           "gateway_refusals_total",
-          "Requests refused for a rate limit, a budget or credits.",
+          "Requests rejected because of a rate limit, a budget or credits.",
         ),
         () => this.#errorCounts((code) => REFUSAL_CODES.includes(code)),
       ],

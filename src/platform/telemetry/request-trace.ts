@@ -6,9 +6,9 @@ import type { RequestRecord } from "./interface.ts";
 import { redactText, shownModel } from "./redact.ts";
 import type { EndedSpan } from "./span-batch.ts";
 
-/** Where the spans of ended requests go. */
+/** Receives the spans of ended requests. */
 export interface SpanSink {
-  /** Prompts are recorded. */
+  /** True if prompts are recorded. */
   readonly withContent: boolean;
   newSpanId(): string;
   add(traceId: string, spans: readonly EndedSpan[]): void;
@@ -20,10 +20,10 @@ const NANO_PER_USD = 1e9;
 const MAX_CALLERS_ATTRIBUTES = 32;
 const MAX_NAME_CHARACTERS = 64;
 const MAX_VALUE_CHARACTERS = 256;
-/** Of the prompt: longer ones are cut. */
+/** Characters of a prompt. Longer prompts are cut. */
 const MAX_PROMPT_CHARACTERS = 32_768;
 
-/** What the conventions call the work of a route; of others they have no word. */
+/** The conventions' name of a route's operation. They have no name for other routes. */
 const OPERATIONS: Readonly<Record<string, string>> = {
   "/v1/chat/completions": "chat",
   "/v1/messages": "chat",
@@ -34,7 +34,7 @@ const OPERATIONS: Readonly<Record<string, string>> = {
   "/v1/images/variations": "generate_content",
 };
 
-/** Providers that the conventions name otherwise. */
+/** Providers that have another name in the conventions. */
 const PROVIDER_NAMES: Readonly<Record<string, string>> = {
   google: "gcp.gemini",
   gemini: "gcp.gemini",
@@ -117,7 +117,7 @@ export interface TraceStart {
   readonly route: string;
 }
 
-/** A request that was sampled: its span, which has those of its steps below it. */
+/** The trace of a sampled request: its span, which has the spans of its steps below it. */
 export class RecordedTrace implements RequestTrace {
   readonly traceId: string;
   readonly #sink: SpanSink;
@@ -164,7 +164,7 @@ export class RecordedTrace implements RequestTrace {
     return span;
   }
 
-  /** The request is over, and with it every step that has not said so. */
+  /** Ends the span of the request and all spans that are still open. */
   finish(request: RequestRecord): void {
     const { status, errorCode } = request;
     this.#root.end(errorCode, this.#attributesOf(request), status >= 500);
@@ -197,7 +197,7 @@ export class RecordedTrace implements RequestTrace {
   }
 }
 
-/** The members of the field `trace`. */
+/** Returns the members of the field `trace` as attributes. */
 function callersAttributes(trace: unknown): SpanAttributes {
   if (!isFields(trace)) return {};
   const attributes: Record<string, SpanAttributes[string]> = {};
@@ -212,14 +212,17 @@ function callersAttributes(trace: unknown): SpanAttributes {
   return attributes;
 }
 
-/** Without what looks like a secret. */
+/** Returns the value as text, without anything that looks like a secret. */
 function shownText(value: unknown): string | undefined {
   if (value === undefined || value === null) return undefined;
   const text = typeof value === "string" ? value : JSON.stringify(value);
   return redactText(text.slice(0, MAX_VALUE_CHARACTERS));
 }
 
-/** None of a request in which a guardrail has found something: what it redacts is nowhere to be kept. */
+/**
+ * Returns the prompt. Returns undefined if a guardrail has found something in the request, because
+ * redacted text must not be stored.
+ */
 function promptOf({ asked, guardrailHits }: RequestRecord): string | undefined {
   const prompt = asked?.messages ?? asked?.input;
   if (prompt === undefined || guardrailHits !== undefined) return undefined;

@@ -5,14 +5,14 @@ import type { SpanAttributes } from "../../lib/trace.ts";
 export interface EndedSpan {
   readonly spanId: string;
   readonly parentSpanId: string | undefined;
-  /** The parent is the caller's. */
+  /** True if the parent is the caller's span. */
   readonly hasRemoteParent: boolean;
   readonly name: string;
   readonly kind: SpanKind;
   readonly startMs: number;
   readonly endMs: number;
   readonly attributes: SpanAttributes;
-  /** Known at its end. */
+  /** Attributes that are known only at the end of the span. */
   readonly endAttributes: SpanAttributes | undefined;
   readonly errorType: string | undefined;
   readonly isError: boolean;
@@ -27,7 +27,7 @@ const BYTES = 2;
 const FIXED32 = 5;
 const STATUS_ERROR = 2;
 const SAMPLED = 0x1;
-/** The parent is known to be, or not to be, of another process. */
+/** The flag that says that IS_REMOTE is known. */
 const KNOWS_REMOTE = 0x100;
 const IS_REMOTE = 0x200;
 const WORD = 2 ** 32;
@@ -35,8 +35,9 @@ const MAX_INTEGER = 2 ** 63;
 const encoder = new TextEncoder();
 
 /**
- * Spans as the request that exports them, in protobuf (opentelemetry/proto/collector/trace/v1). Written when a request
- * ends: its spans need not live until the export. The SDK's serializer goes over each span twice.
+ * Spans in protobuf, in the form of an export request (opentelemetry/proto/collector/trace/v1).
+ * They are written when a request ends, so that its spans need not live until the export. The SDK's
+ * serializer visits each span twice.
  */
 export class SpanBatch {
   #bytes = new Uint8Array(FIRST_BYTES);
@@ -61,13 +62,13 @@ export class SpanBatch {
     this.#spans += spans.length;
   }
 
-  /** To be filled again. */
+  /** Empties the batch for its next use. */
   clear(): void {
     this.#at = 0;
     this.#spans = 0;
   }
 
-  /** A copy, as ExportTraceServiceRequest: all spans are of one resource and one scope. */
+  /** Returns a copy as ExportTraceServiceRequest. All spans have one resource and one scope. */
   request(resource: Readonly<Record<string, string>>, scope: string): Uint8Array {
     const whole = new SpanBatch();
     const resourceSpans = whole.#open(1);
@@ -133,14 +134,16 @@ export class SpanBatch {
     this.#close(start);
   }
 
-  /** Begins a message whose length is not known; returns where. */
+  /** Begins a message of unknown length and returns its position. */
   #open(field: number): number {
     this.#tag(field, BYTES);
     this.#reserve(1);
     return this.#at++;
   }
 
-  /** Writes the length of what came since, which moves if the length takes more than one byte. */
+  /**
+   * Ends a message: writes its length, and moves its bytes if the length takes more than one byte.
+   */
   #close(start: number): void {
     const length = this.#at - start - 1;
     const extra = varintBytes(length) - 1;
@@ -213,7 +216,10 @@ export class SpanBatch {
     this.#at += 8;
   }
 
-  /** In nanoseconds, which a double does not hold: by way of the microseconds, which it does. */
+  /**
+   * Writes a time in nanoseconds. A double cannot represent them, but it can represent the
+   * microseconds, from which they are computed.
+   */
   #time(field: number, ms: number): void {
     const micros = Math.round(ms * 1_000);
     const low = (micros % WORD) * 1_000;

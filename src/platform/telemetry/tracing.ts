@@ -9,7 +9,7 @@ import { type EndedSpan, SpanBatch } from "./span-batch.ts";
 
 interface TracedRoute {
   readonly method: string;
-  /** Its pattern. */
+  /** The route's pattern. */
   readonly path: string;
 }
 
@@ -19,9 +19,9 @@ export interface TracingOptions {
   readonly telemetry: Pick<Telemetry, "log" | "counter">;
 }
 
-/** Collectors take requests of some megabytes. */
+/** Bytes of a batch. Collectors accept requests of some megabytes. */
 const MAX_BATCH_BYTES = 1_048_576;
-/** Of spans that wait for their export. */
+/** Bytes of spans that wait for their export. */
 const MAX_WAITING_BYTES = 8 * MAX_BATCH_BYTES;
 const EXPORT_EVERY_MS = 2_000;
 const SAMPLED = 1;
@@ -30,8 +30,9 @@ const SPAN_ID_DIGITS = 16;
 const TRACE_ID_DIGITS = 32;
 
 /**
- * Traces of requests, sent to a collector by OTLP. A caller's decision to sample holds; of other requests a share is
- * sampled. Nothing waits for the export: what the queue does not take, or the collector does not, is dropped and counted.
+ * Traces requests and sends the traces to a collector by OTLP. A caller's decision to sample
+ * applies; of other requests a share is sampled. No request waits for the export: spans that the
+ * queue or the collector does not accept are dropped and counted.
  */
 export class Tracing {
   readonly #sampleRatio: number;
@@ -39,9 +40,9 @@ export class Tracing {
   readonly #sink: SpanSink;
   readonly #resource: Readonly<Record<string, string>>;
   readonly #exporter: OtlpExporter<Uint8Array>;
-  /** Oldest first; the last one is being filled. */
+  /** The batches, oldest first. The last one is being filled. */
   readonly #batches: SpanBatch[] = [];
-  /** Its memory is used again. */
+  /** An exported batch whose memory is reused. */
   #spare: SpanBatch | undefined;
   #waitingBytes = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -64,17 +65,17 @@ export class Tracing {
     };
     telemetry.counter(
       "gateway_trace_spans_exported_total",
-      "Spans that the collector has taken",
+      "Spans that the collector has accepted",
       () => this.#exported,
     );
     telemetry.counter(
       "gateway_trace_spans_dropped_total",
-      "Spans that did not fit into the queue, or that the collector did not take",
+      "Spans that did not fit into the queue, or that the collector did not accept",
       () => this.#dropped,
     );
   }
 
-  /** Undefined where the request is not sampled. */
+  /** Starts the trace of a request. Returns undefined if the request is not sampled. */
   begin(headers: Headers, { method, path: route }: TracedRoute): RecordedTrace | undefined {
     const header = headers.get("traceparent");
     const parent = header === null ? null : parseTraceParent(header);
@@ -89,7 +90,7 @@ export class Tracing {
     });
   }
 
-  /** Exports what waits, unless that takes too long. */
+  /** Exports the waiting spans. Stops waiting after `withinMs`. */
   async close(withinMs: number): Promise<void> {
     this.#isClosed = true;
     await finishesWithin(this.#export(), systemClock, withinMs);
@@ -139,7 +140,7 @@ export class Tracing {
 
 const DIGITS_BYTES = 4_096;
 
-/** Hexadecimal digits at random, made many at a time. */
+/** Random hexadecimal digits, generated many at a time. */
 class RandomDigits {
   #digits = "";
   #at = 0;

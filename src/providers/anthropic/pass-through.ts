@@ -17,7 +17,7 @@ import {
   isEventStream,
   isJson,
   type ProviderResponse,
-  sent,
+  sendRequest,
 } from "../transport/provider-response.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import type { AnthropicDependencies, MessagesPlatform } from "./chat-provider.ts";
@@ -88,7 +88,7 @@ export class MessagesPassThrough {
     try {
       const options = { set, placesBreakpoints: this.#platform.versionInBody !== undefined };
       const { body } = await call.body.render(passedBody, options, signal);
-      const response = await sent(this.#client, url, {
+      const response = await sendRequest(this.#client, url, {
         method: "POST",
         headers: this.#headersFor(call),
         body,

@@ -11,7 +11,7 @@ import {
 } from "./traits.ts";
 
 /** The parts of a speech request that not every model supports. */
-export interface AskedSpeech {
+export interface RequestedSpeech {
   readonly format: SpeechFormat;
   readonly characters: number;
   readonly speed?: number | undefined;
@@ -21,7 +21,7 @@ export interface AskedSpeech {
 }
 
 /** The parts of a transcript request that not every model supports. */
-export interface AskedTranscript {
+export interface RequestedTranscript {
   readonly task: TranscriptionCall["task"];
   readonly needs: TranscriptionCall["needs"];
   readonly logprobs: boolean;
@@ -32,7 +32,7 @@ export interface AskedTranscript {
 }
 
 /** The unsupported parts of a request: `answer` changes the answer; `hints` are left out. */
-export interface LackedAudio<Name extends string> {
+export interface UnsupportedAudio<Name extends string> {
   readonly answer: readonly Name[];
   readonly hints: readonly string[];
 }
@@ -42,8 +42,8 @@ type TranscriptFeature = "translation" | "words" | "segments" | "speakers" | "lo
 
 /** The audio requests and fields that the models of one provider support. */
 export interface AudioFields {
-  speech(request: AskedSpeech, model: FieldModel): LackedAudio<SpeechFeature>;
-  transcript(request: AskedTranscript, model: FieldModel): LackedAudio<TranscriptFeature>;
+  speech(request: RequestedSpeech, model: FieldModel): UnsupportedAudio<SpeechFeature>;
+  transcript(request: RequestedTranscript, model: FieldModel): UnsupportedAudio<TranscriptFeature>;
 }
 
 const NOTHING_UNSUPPORTED = { answer: [], hints: [] } as const;
@@ -63,9 +63,9 @@ export function audioFieldsOf(type: string): AudioFields {
 }
 
 function unsupportedInSpeech(
-  request: AskedSpeech,
+  request: RequestedSpeech,
   traits: SpeechTraits,
-): LackedAudio<SpeechFeature> {
+): UnsupportedAudio<SpeechFeature> {
   const answer: SpeechFeature[] = [];
   const { speed = 1 } = request;
   const [least, most] = traits.speed ?? [1, 1];
@@ -81,9 +81,9 @@ function unsupportedInSpeech(
 const HINTS = ["prompt", "temperature", "language"] as const;
 
 function unsupportedInTranscript(
-  request: AskedTranscript,
+  request: RequestedTranscript,
   traits: TranscriptionTraits,
-): LackedAudio<TranscriptFeature> {
+): UnsupportedAudio<TranscriptFeature> {
   const { task, needs, logprobs } = request;
   const features: readonly [TranscriptFeature, boolean, true | undefined][] = [
     ["translation", task === "translate", traits.translates],

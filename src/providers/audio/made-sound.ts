@@ -42,12 +42,12 @@ export function speechOf(
   usage: Speech["usage"] = () => undefined,
   heading?: Uint8Array,
 ): Speech {
-  const reader = new MadeSound(pieces, call, heading);
+  const reader = new GeneratedAudioReader(pieces, call, heading);
   return { contentType: SOUND_TYPES[call.format], reader: () => reader, usage };
 }
 
 /** Reads pieces of audio. Throws ProviderFailure if there are none, or if the connection breaks. */
-class MadeSound implements PieceReader {
+class GeneratedAudioReader implements PieceReader {
   readonly #pieces: PieceReader;
   readonly #call: SoundCall;
   #heading: Uint8Array | undefined;

@@ -67,7 +67,7 @@ export function bedrockFields(type: string): ChatFields {
       return isUnsupported === undefined || isUnsupported(value, traits, request) ? [field] : [];
     },
     // Converse accepts URLs in S3 only, and Claude's API on Bedrock accepts none.
-    lacksWebAddresses: () => true,
+    rejectsWebUrls: () => true,
     takesPart: (kind, model) =>
       isClaude(model.model, model.modelId) ? claudeFields.takesPart(kind, model) : PARTS.has(kind),
   };

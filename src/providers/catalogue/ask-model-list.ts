@@ -5,7 +5,7 @@ import { cohereModelEntries } from "../cohere/model-list.ts";
 import { geminiModelEntries } from "../gemini/model-list.ts";
 import { keyHeaders, modelListUrl } from "../model-list-request.ts";
 import { readWhole } from "../transport/bounded-body.ts";
-import { type HttpClient, sent } from "../transport/provider-response.ts";
+import { type HttpClient, sendRequest } from "../transport/provider-response.ts";
 import { type DiscoveredModel, membersOf, readModelList } from "./read-model-list.ts";
 
 const TIMEOUT_MS = 15_000;
@@ -128,7 +128,7 @@ async function ask(
   body: string,
   maxBytes: number,
 ): Promise<unknown> {
-  const response = await sent(client, url, {
+  const response = await sendRequest(client, url, {
     method,
     headers: { ...headers, accept: "application/json" },
     body,

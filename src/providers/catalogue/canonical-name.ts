@@ -112,8 +112,8 @@ const DATE = /-(20\d{2})-?(\d{2})-?(\d{2})(?=$|[:@-])/;
 const HYPHENATES_DATES: ReadonlySet<string> = new Set(["openai", "qwen"]);
 
 /**
- * Returns one spelling for all spellings of an id or a bare slug: versions with dots or hyphens, dates with or without
- * hyphens, and hosts' names of an author.
+ * Returns one spelling for all spellings of an id or a bare slug. They differ in dots or hyphens of versions, in
+ * hyphens of dates, and in hosts' names of an author.
  */
 export function commonSpelling(name: string): string {
   const id = underKnownAuthor(name) ?? name;

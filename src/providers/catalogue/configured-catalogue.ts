@@ -5,7 +5,7 @@ import type { ProviderConfig } from "../../platform/config/providers.ts";
 import type { ConfiguredModels } from "../../platform/config.ts";
 import { buildCatalogue, type Catalogue, isNamedInFile } from "./build-catalogue.ts";
 import { createModelIndex } from "./model-index.ts";
-import { type ModelLists, readKeptLists } from "./model-list-cache.ts";
+import { type ModelLists, readStoredLists } from "./model-list-cache.ts";
 
 /**
  * Returns the catalogue of a gateway with this configuration and DATA_DIR, with the model lists of its providers that
@@ -62,6 +62,6 @@ async function storedLists(
   nowMs: number,
 ): Promise<ModelLists> {
   const queried = providers.filter(({ type }) => asksForModels(type));
-  const stored = await readKeptLists(dataDir, queried, nowMs);
+  const stored = await readStoredLists(dataDir, queried, nowMs);
   return new Map([...stored].map(([id, list]) => [id, list.models]));
 }

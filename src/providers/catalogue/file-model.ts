@@ -36,9 +36,9 @@ interface FileModelContext {
 }
 
 /**
- * Returns a model of the configuration file. Missing members come from `builtIn`, the entry that it replaces, from the
- * offers of its providers under the endpoint's name, or from the local server that serves it. Throws ConfigError if a
- * member without a safe default is still missing: a price, a context length, an endpoint.
+ * Returns a model of the configuration file. Missing members come from `builtIn`, which is the entry that it replaces,
+ * from its providers' offers under the endpoint's name, or from the local server. Throws ConfigError if a member
+ * without a safe default is still missing: a price, a context length, an endpoint.
  */
 export function fileModel(
   config: ModelConfig,

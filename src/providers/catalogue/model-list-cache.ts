@@ -16,7 +16,7 @@ const FEMTO = /^\d{1,16}$/;
 export type ModelLists = ReadonlyMap<string, readonly DiscoveredModel[]>;
 
 /** A provider's list as it was last read. */
-export interface KeptList {
+export interface StoredModelList {
   readonly models: readonly DiscoveredModel[];
   readonly readAtMs: number;
 }
@@ -25,12 +25,12 @@ export interface KeptList {
  * Returns the lists of these providers that an earlier run stored, if their URLs are unchanged. Never rejects: a file
  * that is missing, broken or too large contains no lists.
  */
-export async function readKeptLists(
+export async function readStoredLists(
   dataDir: string,
   providers: readonly ProviderConfig[],
   nowMs: number,
-): Promise<Map<string, KeptList>> {
-  const result = new Map<string, KeptList>();
+): Promise<Map<string, StoredModelList>> {
+  const result = new Map<string, StoredModelList>();
   const path = join(dataDir, FILE);
   try {
     if ((await stat(path)).size > MAX_FILE_BYTES) return result;
@@ -52,10 +52,10 @@ export async function readKeptLists(
 }
 
 /** Stores the lists for the next start, atomically. */
-export async function keepLists(
+export async function storeLists(
   dataDir: string,
   providers: readonly ProviderConfig[],
-  lists: ReadonlyMap<string, KeptList>,
+  lists: ReadonlyMap<string, StoredModelList>,
 ): Promise<void> {
   const entries = providers.flatMap((provider) => {
     const list = lists.get(provider.id);

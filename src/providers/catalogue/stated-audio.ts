@@ -115,8 +115,8 @@ const MODELS: Readonly<Record<string, readonly AudioModel[]>> = {
     speech("canopylabs/orpheus-v1-english", "Orpheus English", 22),
     speech("canopylabs/orpheus-arabic-saudi", "Orpheus Arabic (Saudi)", 40),
   ],
-  // https://mistral.ai/pricing, as listed in July 2026. The model that `latest` stands for changes, so it has the price of the
-  // more expensive Voxtral Mini Transcribe 3.
+  // https://mistral.ai/pricing, as listed in July 2026. The model that `latest` stands for changes, so it has the price
+  // of the more expensive Voxtral Mini Transcribe 3.
   mistral: [
     {
       name: "voxtral-mini-latest",

@@ -29,10 +29,9 @@ interface TokenState {
 }
 
 /**
- * The access token of one credential. It is issued when it is first needed, kept until shortly before its expiry, and
- * renewed by one request at a time, however many calls wait for it. After a failure the next request waits for a
- * second, then for longer. Until then calls fail immediately with the same failure, unless the current token is still
- * valid.
+ * The access token of one credential. It is issued when it is first needed and kept until shortly before its expiry.
+ * One request at a time renews it, however many calls wait for it. After a failure the next request waits for a second,
+ * then for longer. Until then calls fail immediately with the same failure, unless the current token is still valid.
  */
 export class AccessTokens {
   readonly #clock: Clock;
@@ -71,7 +70,7 @@ export class AccessTokens {
    * Drops a token that the provider rejected, so that the next call gets a new one. Acts at most once a minute.
    * Otherwise a provider that rejects all tokens would make every call request one.
    */
-  refused(token: string): void {
+  reject(token: string): void {
     const nowMs = this.#clock.nowMs();
     if (this.#latest?.token !== token || nowMs - this.#lastRefusalMs < LONGEST_PAUSE_MS) return;
     this.#lastRefusalMs = nowMs;

@@ -6,14 +6,14 @@ import type { AccessTokens } from "./access-tokens.ts";
 const UNAUTHORIZED = 401;
 
 /** Runs calls with a value derived from a credential, such as its headers. */
-export interface Authorized<Made> {
+export interface Authorized<Value> {
   /** Runs a call. Rejects with ProviderFailure, or with GatewayError if the gateway itself cannot run it. */
-  call<Result>(signal: AbortNotice, run: (made: Made) => Promise<Result>): Promise<Result>;
+  call<Result>(signal: AbortNotice, run: (value: Value) => Promise<Result>): Promise<Result>;
 }
 
 /** Returns calls with a credential that is sent unchanged. */
-export function withKey<Made>(made: Made): Authorized<Made> {
-  return { call: (_signal, run) => run(made) };
+export function withKey<Value>(value: Value): Authorized<Value> {
+  return { call: (_signal, run) => run(value) };
 }
 
 /**
@@ -21,23 +21,23 @@ export function withKey<Made>(made: Made): Authorized<Made> {
  * a newer token. A call that the provider rejects with 401 is repeated once if there is a different token by then. At
  * that point no part of an answer has arrived.
  */
-export class ByToken<Made> implements Authorized<Made> {
+export class ByToken<Value> implements Authorized<Value> {
   readonly #tokens: AccessTokens;
-  readonly #make: (token: string) => Made;
-  #latest: { readonly token: string; readonly made: Made } | undefined;
+  readonly #make: (token: string) => Value;
+  #latest: { readonly token: string; readonly value: Value } | undefined;
 
-  constructor(tokens: AccessTokens, make: (token: string) => Made) {
+  constructor(tokens: AccessTokens, make: (token: string) => Value) {
     this.#tokens = tokens;
     this.#make = make;
   }
 
-  async call<Result>(signal: AbortNotice, run: (made: Made) => Promise<Result>): Promise<Result> {
+  async call<Result>(signal: AbortNotice, run: (value: Value) => Promise<Result>): Promise<Result> {
     const token = await this.#token(signal);
     try {
       return await run(this.#of(token));
     } catch (error) {
       if (!(error instanceof ProviderFailure) || error.status !== UNAUTHORIZED) throw error;
-      this.#tokens.refused(token);
+      this.#tokens.reject(token);
       const next = await this.#token(signal);
       if (next === token) throw error;
       return run(this.#of(next));
@@ -52,8 +52,8 @@ export class ByToken<Made> implements Authorized<Made> {
     }
   }
 
-  #of(token: string): Made {
-    if (this.#latest?.token !== token) this.#latest = { token, made: this.#make(token) };
-    return this.#latest.made;
+  #of(token: string): Value {
+    if (this.#latest?.token !== token) this.#latest = { token, value: this.#make(token) };
+    return this.#latest.value;
   }
 }

@@ -4,7 +4,7 @@ import { retryAfterMs } from "../../lib/retry-after.ts";
 import { ProviderFailure, type ProviderFailureKind } from "../interface.ts";
 import { readErrorBody, readWhole } from "../transport/bounded-body.ts";
 import { HttpError } from "../transport/http-error.ts";
-import { type HttpClient, type ProviderResponse, sent } from "../transport/provider-response.ts";
+import { type HttpClient, type ProviderResponse, sendRequest } from "../transport/provider-response.ts";
 import { kindOfStatus } from "../transport/status-failure.ts";
 import type { IssuedToken } from "./access-tokens.ts";
 
@@ -42,7 +42,7 @@ export async function requestToken(
   { url, headers = {}, form, connectTimeoutMs }: TokenRequest,
 ): Promise<IssuedToken> {
   try {
-    const response = await sent(httpClient, url, {
+    const response = await sendRequest(httpClient, url, {
       method: form === undefined ? "GET" : "POST",
       headers: {
         ...headers,

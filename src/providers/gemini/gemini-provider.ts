@@ -23,7 +23,7 @@ import {
   isJson,
   type ProviderRequest,
   type ProviderResponse,
-  sent,
+  sendRequest,
 } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { HttpJsonProvider } from "../transport/typed-wire.ts";
@@ -159,7 +159,7 @@ export class GeminiWire {
   async checkKey(): Promise<void> {
     const { baseUrl, connectTimeoutMs } = this.#settings;
     try {
-      const response = await sent(this.#client, endpointUrl(baseUrl, "/models"), {
+      const response = await sendRequest(this.#client, endpointUrl(baseUrl, "/models"), {
         method: "GET",
         headers: this.#platform.headers,
         body: "",

@@ -1,5 +1,5 @@
 import {
-  BatchWire,
+  BatchHttpClient,
   CLOCK_SKEW_MS,
   countIn,
   type Fields,
@@ -46,7 +46,7 @@ export class MistralBatches implements BatchInterface {
   readonly limits = LIMITS;
   readonly #jobsUrl: string;
   readonly #endpoints: BatchEndpoints;
-  readonly #wire: BatchWire;
+  readonly #wire: BatchHttpClient;
   readonly #files: BatchFiles;
 
   constructor(settings: ProviderSettings, dependencies: OpenAiBatchDependencies) {
@@ -54,14 +54,14 @@ export class MistralBatches implements BatchInterface {
     this.#jobsUrl = endpointUrl(baseUrl, "/batch/jobs");
     this.#endpoints = new BatchEndpoints(baseUrl, PATHS);
     const headers = requestHeaders(settings, openAiVariant(type));
-    this.#wire = new BatchWire({ ...dependencies, settings, headers, failureOfStatus });
+    this.#wire = new BatchHttpClient({ ...dependencies, settings, headers, failureOfStatus });
     this.#files = new BatchFiles({
       ...{ wire: this.#wire, baseUrl, expire: false },
       newest: "page_size",
     });
   }
 
-  placeOf(request: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
+  groupOf(request: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
     return this.#endpoints.placeOf(request);
   }
 
@@ -92,7 +92,7 @@ export class MistralBatches implements BatchInterface {
     return { batchIds: jobs.map(({ id }) => nameIn(id, "batch")), isCertain: true };
   }
 
-  async look(batchId: string, signal: AbortSignal): Promise<BatchState> {
+  async readState(batchId: string, signal: AbortSignal): Promise<BatchState> {
     const job = await this.#read(batchId, signal);
     const hasEnded = ENDED.has(job.status);
     // A batch that failed after its first requests has results.

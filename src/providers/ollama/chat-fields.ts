@@ -53,7 +53,7 @@ export function ollamaFields(type: string): ChatFields {
     type,
     takesPart: (kind) => PARTS.has(kind),
     // Ollama fetches no URLs.
-    lacksWebAddresses: () => true,
+    rejectsWebUrls: () => true,
     missing(field, value) {
       if (field === "reasoning") return unfollowedReasoning(value as Record<string, unknown>);
       const isUnsupported = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;

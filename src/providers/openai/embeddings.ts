@@ -5,7 +5,7 @@ import type { EmbedCall, Embeddings, ProviderSettings } from "../interface.ts";
 import { AnswerRead, type AnswerReading, readAnswerText } from "../thread-work.ts";
 import { MAX_COMPLETION_BYTES, readAnswer, readErrorBody } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
-import { type HttpClient, sent } from "../transport/provider-response.ts";
+import { type HttpClient, sendRequest } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
@@ -40,7 +40,7 @@ export function openAiEmbed(options: EmbedOptions): (call: EmbedCall) => Promise
       const { connectTimeoutMs } = settings;
       const { onNewConnection } = call;
       const request = { method: "POST", headers, body, signal, connectTimeoutMs, onNewConnection };
-      const response = await sent(client, url, request);
+      const response = await sendRequest(client, url, request);
       if (response.status < 200 || response.status > 299) {
         const text = await readErrorBody(response, clock);
         throw failureOfStatus(response.status, response.headers, text, failureContext);

@@ -16,7 +16,7 @@ import { ProviderFailure, type ProviderSettings } from "../interface.ts";
 import { readErrorBody, readWhole } from "../transport/bounded-body.ts";
 import { failureOfThrown } from "../transport/call-failures.ts";
 import { multipartForm } from "../transport/multipart-upload.ts";
-import { type HttpClient, type ProviderRequest, sent } from "../transport/provider-response.ts";
+import { type HttpClient, type ProviderRequest, sendRequest } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { requestHeaders } from "./chat/chat-provider.ts";
 import { failureOfStatus } from "./failure-mapping.ts";
@@ -160,7 +160,7 @@ export class OpenAiFineTuning implements FineTuningProvider {
     query = "",
   ): Promise<unknown> {
     try {
-      const response = await sent(this.#client, this.#urlOf(path, query), {
+      const response = await sendRequest(this.#client, this.#urlOf(path, query), {
         body: "",
         ...request,
         signal,

@@ -16,9 +16,9 @@ import type { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { failureInside } from "./failure-mapping.ts";
 
 /**
- * Returns a function that requests rankings with Jina's API (https://api.jina.ai/redoc), which vLLM, llama.cpp,
- * LiteLLM, Together, OpenRouter and Voyage follow, or with the variant of Text Embeddings Inference. All documents are
- * ranked; the gateway limits the number in its response. The function rejects with ProviderFailure.
+ * Returns a function that requests rankings with Jina's API (https://api.jina.ai/redoc). vLLM, llama.cpp, LiteLLM,
+ * Together, OpenRouter and Voyage follow it. Text Embeddings Inference has a variant, which is supported too. All
+ * documents are ranked; the gateway limits the number in its response. The function rejects with ProviderFailure.
  */
 export function openAiRerank(
   wire: HttpJsonProvider,

@@ -187,7 +187,7 @@ export const FINISH_REASONS: ReadonlyMap<string, FinishReason> = new Map<string,
 ]);
 
 /** Finish reasons of Mistral, OpenRouter, DeepSeek and Z.AI for an answer that they aborted. */
-export const BROKEN_OFF = new Set<unknown>([
+export const ABORTED_REASONS = new Set<unknown>([
   "error",
   "insufficient_system_resource",
   "network_error",
@@ -258,9 +258,11 @@ export const TOO_LONG_CODES: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Messages of providers without a code for it: "maximum context length" (vLLM, SGLang, OpenRouter, DeepSeek, Mistral),
- * "maximum prompt length" (xAI), "prompt is too long" (Fireworks, and Anthropic's models at other providers), "token
- * count exceeds" (Google).
+ * Messages of providers without a code for it:
+ * - "maximum context length": vLLM, SGLang, OpenRouter, DeepSeek, Mistral
+ * - "maximum prompt length": xAI
+ * - "prompt is too long": Fireworks, and Anthropic's models at other providers
+ * - "token count exceeds": Google
  */
 export const TOO_LONG_WORDS =
   /max(?:imum)? (?:model )?context length|maximum prompt length|context (?:window|length) (?:is only|exceed)|exceeds? the (?:available |model's )?context|prompt (?:is )?too long|token count exceeds/i;

@@ -9,7 +9,7 @@ export function brokenAnswer(what: string): ProviderFailure {
 }
 
 /** Returns the failure for a stream that was not requested. */
-export function streamedUnasked(): ProviderFailure {
+export function unexpectedStream(): ProviderFailure {
   return brokenAnswer("a stream although none was requested");
 }
 

@@ -229,10 +229,10 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
   }
 
   /**
-   * Returns true if the request can be sent again without the risk that it is served, and paid for, twice: the
-   * connection ended while it was idle, and accepted no byte. After bytes were sent, a server that read them and failed
-   * looks like one that did not read them. Such cases are left to the code that counts the attempts, as other clients
-   * leave them for a POST (RFC 9110, 9.2.2).
+   * Returns true if the request can be sent again without the risk that it is served, and paid for, twice. That is the
+   * case if the connection ended while it was idle and accepted no byte. After bytes were sent, a server that read them
+   * and failed looks like one that did not read them. Such cases are left to the code that counts the attempts, as
+   * other clients leave them for a POST (RFC 9110, 9.2.2).
    */
   #isStale(exchange: Exchange): boolean {
     return this.#isReused && !this.#hasSent && !exchange.hasBegun && !exchange.hasEnded;

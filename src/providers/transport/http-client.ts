@@ -20,9 +20,9 @@ export interface HttpClientOptions {
 const NO_PROXIES: OutboundProxies = { http: undefined, https: undefined, exempt: [] };
 
 /**
- * Creates the HTTP/1.1 client for all calls to providers, `http:` and `https:`. It uses sockets of this thread: `fetch`
- * passes every call to another thread and back, which costs as much as the rest of a call, and it has no connect
- * timeout. The client follows no redirects and has no timeout except for connecting.
+ * Creates the HTTP/1.1 client for all calls to providers, `http:` and `https:`. It uses sockets of this thread. `fetch`
+ * has no connect timeout, and passes every call to another thread and back, which costs as much as the rest of a call.
+ * The client follows no redirects and has no timeout except for connecting.
  */
 export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
   return new SocketClient(

@@ -16,8 +16,8 @@ export class FileInJson {
 }
 
 /**
- * Returns the JSON of a body. If the body contains files, returns a stream that is built while it is sent, so that
- * files of any size take no memory and no piece blocks the event loop.
+ * Returns the JSON of a body. If the body contains files, returns a stream that is built while it is sent. Files of any
+ * size then take no memory, and no piece blocks the event loop.
  */
 export function jsonWithFiles(body: object): string | ReadableStream<Uint8Array> {
   const files: FileInJson[] = [];

@@ -1,5 +1,5 @@
 import { ProviderFailure } from "../interface.ts";
-import { type HttpClient, sent } from "./provider-response.ts";
+import { type HttpClient, sendRequest } from "./provider-response.ts";
 import { kindOfStatus } from "./status-failure.ts";
 
 const TIMEOUT_MS = 10_000;
@@ -19,7 +19,7 @@ export async function checkKeyByModelList(
 ): Promise<void> {
   let status: number;
   try {
-    const response = await sent(client, url, {
+    const response = await sendRequest(client, url, {
       method: "GET",
       headers: { ...headers, accept: "application/json" },
       body: "",

@@ -51,7 +51,7 @@ export interface HttpClient {
 }
 
 /** Sends a request and returns the response. */
-export function sent(
+export function sendRequest(
   client: HttpClient,
   url: string,
   request: ProviderRequest,

@@ -30,7 +30,7 @@ import {
   type HttpClient,
   type ProviderRequest,
   type ProviderResponse,
-  sent,
+  sendRequest,
 } from "./provider-response.ts";
 import type { FailureContext } from "./status-failure.ts";
 
@@ -44,7 +44,7 @@ type HeadersOf = (
   body: string | Uint8Array<ArrayBuffer>,
 ) => Promise<Readonly<Record<string, string>>>;
 
-export interface TypedWireOptions {
+export interface HttpJsonProviderOptions {
   readonly settings: ProviderSettings;
   readonly headers: Readonly<Record<string, string>> | HeadersOf;
   /** Parts of the key that are secrets too. */
@@ -78,10 +78,10 @@ interface WholeForm<Options> {
  * HTTP calls to a provider with a JSON API whose answers are read in typed form. Methods reject with ProviderFailure.
  */
 export class HttpJsonProvider {
-  readonly #options: TypedWireOptions;
+  readonly #options: HttpJsonProviderOptions;
   readonly #reading: AnswerReading;
 
-  constructor(options: TypedWireOptions) {
+  constructor(options: HttpJsonProviderOptions) {
     this.#options = options;
     const { settings, workThread } = options;
     this.#reading = { thread: workThread, owner: `provider ${settings.id}` };
@@ -107,7 +107,7 @@ export class HttpJsonProvider {
   /** Sends any request, with the headers in it, and returns the response. Rejects if the status is not a success. */
   async send({ url, ...request }: WireRequest, call: Call): Promise<ProviderResponse> {
     const { settings, clock, httpClient, failureOfStatus } = this.#options;
-    const response = await sent(httpClient, url, {
+    const response = await sendRequest(httpClient, url, {
       ...request,
       signal: call.abortNotice ?? call.signal,
       connectTimeoutMs: settings.connectTimeoutMs,

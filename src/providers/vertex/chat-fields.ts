@@ -19,7 +19,7 @@ export function vertexFields(type: string): ChatFields {
       return fields[publisher].missing(field, value, model, isSingleNode, request);
     },
     // The error for URLs of images and documents: "URL sources are not supported".
-    lacksWebAddresses: ({ model }) => publisherOf(model) === "anthropic",
+    rejectsWebUrls: ({ model }) => publisherOf(model) === "anthropic",
     takesPart: (kind, model) => fields[publisherOf(model.model)].takesPart(kind, model),
   };
 }

@@ -3,8 +3,8 @@ import { planSpeech, planTranscript } from "../../../src/inference/call/routing/
 import type { Candidate, RoutePlan } from "../../../src/inference/call/routing/plan-route.ts";
 import type { CatalogueModel, ModelPrices } from "../../../src/lib/catalogue-model.ts";
 import {
-  type AskedSpeech,
-  type AskedTranscript,
+  type RequestedSpeech,
+  type RequestedTranscript,
   audioFieldsOf,
 } from "../../../src/providers/audio/fields.ts";
 
@@ -26,12 +26,12 @@ function planOf(...places: readonly (readonly [type: string, name: string])[]): 
   return { models: candidates.map(({ model }) => model), candidates };
 }
 
-const speech = (asked: Partial<AskedSpeech>, requiresAll = false) => ({
+const speech = (asked: Partial<RequestedSpeech>, requiresAll = false) => ({
   asked: { format: "mp3" as const, characters: 20, fields: [], ...asked },
   requiresAll,
 });
 
-const transcript = (asked: Partial<AskedTranscript>, requiresAll = false) => ({
+const transcript = (asked: Partial<RequestedTranscript>, requiresAll = false) => ({
   asked: {
     task: "transcribe" as const,
     needs: { words: false, segments: false, speakers: false },

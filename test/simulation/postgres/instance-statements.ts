@@ -24,7 +24,7 @@ export const instanceStatements: readonly ModelledStatement[] = [
   },
   {
     name: "insert instance",
-    begins: "INSERT INTO instances (id, epoch, is_alone, knows_provider_batches) VALUES",
+    begins: "INSERT INTO instances (id, epoch, is_alone) VALUES",
     *run({ tables, nowMs }, transaction, [id, epoch, is_alone]) {
       yield* tables.instances.insert(transaction, id, {
         id,

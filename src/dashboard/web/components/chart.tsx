@@ -94,7 +94,7 @@ export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }:
   );
 }
 
-function shown(value: number | null | undefined, format: (value: number) => string): string {
+function formatOrDash(value: number | null | undefined, format: (value: number) => string): string {
   return value === null || value === undefined ? "—" : format(value);
 }
 
@@ -123,7 +123,10 @@ interface DrawOptions {
   format(value: number): string;
 }
 
-function optionsOf(element: HTMLElement, { series, height, isDaily, format }: DrawOptions): uPlot.Options {
+function optionsOf(
+  element: HTMLElement,
+  { series, height, isDaily, format }: DrawOptions,
+): uPlot.Options {
   const quiet = colorOf(element, "--quiet");
   const line = colorOf(element, "--line");
   const { fontFamily } = getComputedStyle(element);
@@ -174,7 +177,7 @@ function optionsOf(element: HTMLElement, { series, height, isDaily, format }: Dr
           points: isBars ? { show: false } : { show: true, filter: isolatedPoints },
           // Without a pointer on the chart the legend shows names only.
           value: (plot: uPlot, value: number | null) =>
-            plot.cursor.idx == null ? "" : shown(value, format),
+            plot.cursor.idx == null ? "" : formatOrDash(value, format),
           ...(isBars && {
             paths: uPlot.paths.bars!({ size: [BAR_SHARE, MAX_BAR_WIDTH], radius: 0.15 }),
           }),

@@ -34,7 +34,7 @@ interface AuditPage {
   readonly last_id: string | null;
 }
 
-const PAGE = 50;
+const PAGE_SIZE = 50;
 const FILTERS = {
   action: "Action",
   object_id: "Object",
@@ -42,28 +42,28 @@ const FILTERS = {
   start_date: "From",
   end_date: "To",
 } as const;
-const OF_OPERATORS = { organization_id: "Organization", ...FILTERS } as const;
+const OPERATOR_FILTERS = { organization_id: "Organization", ...FILTERS } as const;
 const HINTS: Readonly<Record<string, string>> = {
   action: "key.created",
 };
 
-/** Administrative acts: who did what, and what it changed. */
+/** Administrative actions: actor, action, and changed fields. */
 export function AuditLogPage() {
-  const [before, setBefore] = useState<readonly string[]>([]);
-  const [shown, setShown] = useState<AuditEntry>();
+  const [cursors, setCursors] = useState<readonly string[]>([]);
+  const [shownEntry, setShownEntry] = useState<AuditEntry>();
   const isOperator = session.value?.kind === "operator";
-  const filters = Object.entries(isOperator ? OF_OPERATORS : FILTERS);
-  const asked = query.value;
-  const parameters = new URLSearchParams({ limit: String(PAGE) });
-  for (const [name] of filters) if (asked.get(name)) parameters.set(name, asked.get(name)!);
-  if (before.length > 0) parameters.set("after", before.at(-1)!);
+  const filters = Object.entries(isOperator ? OPERATOR_FILTERS : FILTERS);
+  const urlQuery = query.value;
+  const parameters = new URLSearchParams({ limit: String(PAGE_SIZE) });
+  for (const [name] of filters) if (urlQuery.get(name)) parameters.set(name, urlQuery.get(name)!);
+  if (cursors.length > 0) parameters.set("after", cursors.at(-1)!);
   const path = isOperator ? "v1/admin/audit_log" : "v1/audit_log";
   const { data, error } = useResource<AuditPage>(`${path}?${parameters}`);
   const change = (changes: Record<string, string | undefined>) => {
-    setBefore([]);
+    setCursors([]);
     changeQuery(changes);
   };
-  const isFiltered = filters.some(([name]) => asked.get(name));
+  const isFiltered = filters.some(([name]) => urlQuery.get(name));
   const clear = () => change(Object.fromEntries(filters.map(([name]) => [name, undefined])));
   return (
     <>
@@ -75,7 +75,7 @@ export function AuditLogPage() {
           <Field
             key={name}
             label={label}
-            value={asked.get(name) ?? ""}
+            value={urlQuery.get(name) ?? ""}
             type={name.endsWith("_date") ? "date" : "text"}
             onInput={(value) => change({ [name]: value === "" ? undefined : value })}
             placeholder={HINTS[name] ?? "Any id"}
@@ -85,27 +85,31 @@ export function AuditLogPage() {
       <Panel isFlush>
         <Table
           label="Audit log"
-          columns={columns(isOperator, setShown)}
+          columns={columns(isOperator, setShownEntry)}
           rows={data?.data}
           error={error}
           keyOf={(entry) => entry.id}
           empty={
-            <Empty title={isFiltered ? "No act matches." : "Nothing has been changed yet."}>
-              <p>{isFiltered ? "Clear the filters to see others." : "Changes appear here."}</p>
+            <Empty title={isFiltered ? "No matching entries" : "No entries yet"}>
+              <p>
+                {isFiltered ? "Clear the filters to see other entries." : "Changes appear here."}
+              </p>
             </Empty>
           }
         />
         {data !== undefined && (
           <Pager
-            first={before.length * PAGE}
+            first={cursors.length * PAGE_SIZE}
             count={data.data.length}
             hasMore={data.has_more}
-            onPrevious={before.length === 0 ? undefined : () => setBefore(before.slice(0, -1))}
-            onNext={() => setBefore([...before, data.last_id!])}
+            onPrevious={cursors.length === 0 ? undefined : () => setCursors(cursors.slice(0, -1))}
+            onNext={() => setCursors([...cursors, data.last_id!])}
           />
         )}
       </Panel>
-      {shown !== undefined && <OneEntry entry={shown} onClose={() => setShown(undefined)} />}
+      {shownEntry !== undefined && (
+        <EntryDialog entry={shownEntry} onClose={() => setShownEntry(undefined)} />
+      )}
     </>
   );
 }
@@ -120,7 +124,7 @@ function columns(isOperator: boolean, show: (entry: AuditEntry) => void): Column
   return [
     { title: "Time", cell: ({ created_at: at }) => <Time iso={at} form="exact" /> },
     { title: "Action", cell: ({ action }) => action },
-    { title: "By", cell: ({ actor }) => <Actor actor={actor} /> },
+    { title: "Actor", cell: ({ actor }) => <Actor actor={actor} /> },
     ...(isOperator ? [organization] : []),
     {
       title: "Object",
@@ -145,7 +149,7 @@ const KINDS: Readonly<Record<string, string>> = {
   operator: "Operator",
   subject: "Single sign-on",
   cli: "Command line",
-  system: "The gateway itself",
+  system: "System",
 };
 
 function Actor({ actor: { kind, name, id } }: { readonly actor: AuditEntry["actor"] }) {
@@ -165,7 +169,7 @@ interface ChangedField {
   readonly after: unknown;
 }
 
-function OneEntry({ entry, onClose }: { readonly entry: AuditEntry; onClose(): void }) {
+function EntryDialog({ entry, onClose }: { readonly entry: AuditEntry; onClose(): void }) {
   const { actor, object, before, after } = entry;
   const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])].sort();
   const fields = names.map((name) => ({ name, before: before?.[name], after: after?.[name] }));
@@ -173,10 +177,10 @@ function OneEntry({ entry, onClose }: { readonly entry: AuditEntry; onClose(): v
     ["Entry", entry.id],
     ["Object", object.id === null ? object.type : `${object.type} ${object.id}`],
     ["Organization", entry.organization_id],
-    ["By", [KINDS[actor.kind] ?? actor.kind, actor.name, actor.id].filter(Boolean).join(", ")],
-    ["Through", actor.via],
+    ["Actor", [KINDS[actor.kind] ?? actor.kind, actor.name, actor.id].filter(Boolean).join(", ")],
+    ["Via", actor.via],
     ["Address", actor.address],
-    ["Program", actor.user_agent],
+    ["User agent", actor.user_agent],
     ["Request", actor.request_id],
   ];
   return (

@@ -52,7 +52,7 @@ const COLUMNS: readonly Column<Sample>[] = [
 
 const keyOf = ({ name }: Sample) => name;
 
-/** Every component in its states, for looking at. */
+/** Every component in its states, for visual checks. */
 export function ComponentsPage() {
   const [text, setText] = useState("");
   const [tab, setTab] = useState("day");
@@ -62,8 +62,8 @@ export function ComponentsPage() {
   return (
     <>
       <PageHead title="Components">
-        <Button onClick={() => toast("It is done.")}>Toast</Button>
-        <Button onClick={() => toast("It could not be done.", true)}>Toast of a fault</Button>
+        <Button onClick={() => toast("Success.")}>Toast</Button>
+        <Button onClick={() => toast("Failure.", true)}>Error toast</Button>
         <Button onClick={() => setDialog("dialog")}>Dialog</Button>
         <Button onClick={() => setDialog("confirm")}>Confirmation</Button>
       </PageHead>
@@ -89,8 +89,8 @@ export function ComponentsPage() {
         <form>
           <div class="pair">
             <Field label="Empty" value={text} onInput={setText} placeholder="Placeholder" />
-            <Field label="With a hint" value="12.5" onInput={setText} hint="USD in a UTC day" />
-            <Field label="With a fault" value="x" onInput={setText} error="It must be a number." />
+            <Field label="With a hint" value="12.5" onInput={setText} hint="USD per UTC day" />
+            <Field label="With an error" value="x" onInput={setText} error="Enter a number." />
             <Field label="Secret" value="gateway_sk_0000" onInput={setText} isSecret />
             <Field
               label="With suggestions"
@@ -109,9 +109,9 @@ export function ComponentsPage() {
               onChange={setText}
             />
           </div>
-          <Area label="Several lines" value={text} onInput={setText} />
-          <Area label="With a fault" value="{" onInput={setText} error="It must be JSON." />
-          <Check label="A check" isChecked={isChecked} onChange={setChecked} />
+          <Area label="Multiple lines" value={text} onInput={setText} />
+          <Area label="With an error" value="{" onInput={setText} error="Enter JSON." />
+          <Check label="Checkbox" isChecked={isChecked} onChange={setChecked} />
           <CopyText label="sample" text="gateway_sk_0000000000000000000000000000000000000" />
           <Code text="curl https://gateway.example.com/v1/models" action="Copy as curl" />
         </form>
@@ -136,18 +136,18 @@ export function ComponentsPage() {
             <Time iso={new Date(FIRST_HOUR * 1_000).toISOString()} form="exact" />
           </p>
           <div class="pair">
-            <Meter label="Little" share={0.2} text="$2.00 of $10.00" />
-            <Meter label="Much" share={0.85} text="$8.50 of $10.00" />
-            <Meter label="All" share={1.2} text="$12.00 of $10.00" />
+            <Meter label="Low" share={0.2} text="$2.00 of $10.00" />
+            <Meter label="High" share={0.85} text="$8.50 of $10.00" />
+            <Meter label="Exceeded" share={1.2} text="$12.00 of $10.00" />
           </div>
           <Notice>Neutral notice</Notice>
           <Notice tone="good">Good notice</Notice>
           <Notice tone="warn">Warning notice</Notice>
-          <Notice tone="bad">Notice of a fault</Notice>
+          <Notice tone="bad">Error notice</Notice>
         </div>
       </Panel>
       <div class="columns">
-        <Panel title="Chart of bars">
+        <Panel title="Bar chart">
           <Chart
             label="Sample spend by hour"
             times={HOURS}
@@ -155,7 +155,7 @@ export function ComponentsPage() {
             format={usd}
           />
         </Panel>
-        <Panel title="Chart of lines">
+        <Panel title="Line chart">
           <Chart
             label="Sample requests by hour"
             times={HOURS}
@@ -178,7 +178,7 @@ export function ComponentsPage() {
           onNext={() => {}}
         />
       </Panel>
-      <Panel title="Table that loads" isFlush>
+      <Panel title="Loading table" isFlush>
         <Table
           label="Loading samples"
           columns={COLUMNS}
@@ -187,7 +187,7 @@ export function ComponentsPage() {
           empty={null}
         />
       </Panel>
-      <Panel title="Table that failed" isFlush>
+      <Panel title="Failed table" isFlush>
         <Table
           label="Failed samples"
           columns={COLUMNS}
@@ -197,16 +197,16 @@ export function ComponentsPage() {
           empty={null}
         />
       </Panel>
-      <Panel title="Table without rows" isFlush>
+      <Panel title="Empty table" isFlush>
         <Table
           label="No samples"
           columns={COLUMNS}
           rows={[]}
           keyOf={keyOf}
           empty={
-            <Empty title="There is nothing yet.">
-              <p>Says what to do next.</p>
-              <Button variant="primary">Do it</Button>
+            <Empty title="No entries yet">
+              <p>States the next step.</p>
+              <Button variant="primary">Create</Button>
             </Empty>
           }
         />
@@ -219,8 +219,8 @@ export function ComponentsPage() {
         </Dialog>
       )}
       {dialog === "confirm" && (
-        <Confirm title="Really?" action="Do it" onClose={close} onConfirm={async () => close()}>
-          It cannot be undone.
+        <Confirm title="Confirm?" action="Confirm" onClose={close} onConfirm={async () => close()}>
+          This cannot be undone.
         </Confirm>
       )}
     </>
@@ -228,5 +228,5 @@ export function ComponentsPage() {
 }
 
 function fail(): never {
-  throw new ApiError(409, "name_taken", "There is something of this name already.", "name");
+  throw new ApiError(409, "name_taken", "This name already exists.", "name");
 }

@@ -32,28 +32,28 @@ interface Delivery {
   } | null;
 }
 
-const PAGE = 50;
+const PAGE_SIZE = 50;
 const TONES = { pending: "warn", delivered: "good", failed: "bad", dropped: "bad" } as const;
-/** Contract of webhooks: so long an event is kept for a webhook that is off. */
-const KEPT_MS = 3 * 86_400_000;
+/** Time for which an event is stored for a disabled webhook. Part of the webhook contract. */
+const RETENTION_MS = 3 * 86_400_000;
 
-/** One webhook, and what became of the events that were sent to it. */
+/** One webhook and its deliveries. */
 export function DeliveriesPage({ id }: { readonly id: string }) {
   const [status, setStatus] = useState("");
-  /** The last delivery of each page before. */
-  const [before, setBefore] = useState<readonly string[]>([]);
-  const [asked, setAsked] = useState<"rotate" | "test">();
+  /** Last delivery of each previous page. */
+  const [cursors, setCursors] = useState<readonly string[]>([]);
+  const [openDialog, setOpenDialog] = useState<"rotate" | "test">();
   const [secret, setSecret] = useState<string>();
   const base = `v1/webhooks/${encodeURIComponent(id)}`;
   const webhook = useResource<Webhook>(base, true);
-  const parameters = new URLSearchParams({ limit: String(PAGE) });
+  const parameters = new URLSearchParams({ limit: String(PAGE_SIZE) });
   if (status !== "") parameters.set("status", status);
-  if (before.length > 0) parameters.set("after", before.at(-1)!);
+  if (cursors.length > 0) parameters.set("after", cursors.at(-1)!);
   const path = `${base}/deliveries?${parameters}`;
   const { data, error, reload } = useResource<{ data: Delivery[]; has_more: boolean }>(path, true);
-  const close = () => setAsked(undefined);
+  const close = () => setOpenDialog(undefined);
   const redeliver = (delivery: Delivery) =>
-    perform("The receiver took the event.", async () => {
+    perform("The event was delivered.", async () => {
       const sent = await call<Sent>("POST", `${base}/deliveries/${delivery.id}/redeliver`);
       reload();
       assertDelivered(sent);
@@ -64,8 +64,8 @@ export function DeliveriesPage({ id }: { readonly id: string }) {
         <Link page="webhooks">← Webhooks</Link>
       </p>
       <PageHead title="Deliveries">
-        <Button onClick={() => setAsked("rotate")}>Rotate secret</Button>
-        <Button onClick={() => setAsked("test")}>Send test event</Button>
+        <Button onClick={() => setOpenDialog("rotate")}>Rotate secret</Button>
+        <Button onClick={() => setOpenDialog("test")}>Send test event</Button>
       </PageHead>
       {webhook.error !== undefined && <Notice tone="bad">{webhook.error}</Notice>}
       {webhook.data !== undefined && <About webhook={webhook.data} />}
@@ -82,7 +82,7 @@ export function DeliveriesPage({ id }: { readonly id: string }) {
           ]}
           onChange={(value) => {
             setStatus(value);
-            setBefore([]);
+            setCursors([]);
           }}
         />
       </div>
@@ -93,20 +93,20 @@ export function DeliveriesPage({ id }: { readonly id: string }) {
           rows={data?.data}
           error={error}
           keyOf={(delivery) => delivery.id}
-          empty={<NoDelivery isFiltered={status !== ""} onTest={() => setAsked("test")} />}
+          empty={<NoDelivery isFiltered={status !== ""} onTest={() => setOpenDialog("test")} />}
         />
         {data !== undefined && (
           <Pager
-            first={before.length * PAGE}
+            first={cursors.length * PAGE_SIZE}
             count={data.data.length}
             hasMore={data.has_more}
-            onPrevious={before.length === 0 ? undefined : () => setBefore(before.slice(0, -1))}
-            onNext={() => setBefore([...before, data.data.at(-1)!.id])}
+            onPrevious={cursors.length === 0 ? undefined : () => setCursors(cursors.slice(0, -1))}
+            onNext={() => setCursors([...cursors, data.data.at(-1)!.id])}
           />
         )}
       </Panel>
-      {asked === "test" && <TestDialog base={base} webhook={webhook.data} onClose={close} />}
-      {asked === "rotate" && (
+      {openDialog === "test" && <TestDialog base={base} webhook={webhook.data} onClose={close} />}
+      {openDialog === "rotate" && (
         <Confirm
           title="Rotate the signing secret?"
           action="Rotate secret"
@@ -117,7 +117,7 @@ export function DeliveriesPage({ id }: { readonly id: string }) {
             setSecret(rotated.secret);
           }}
         >
-          The new secret is shown once. For 24 hours events carry signatures of both.
+          The new secret is shown once. For 24 hours, events carry signatures of both secrets.
         </Confirm>
       )}
       {secret !== undefined && (
@@ -131,7 +131,7 @@ function About({ webhook }: { readonly webhook: Webhook }) {
   return (
     <Panel title="Webhook" aside={<WebhookState webhook={webhook} />}>
       <dl class="facts">
-        <dt>Address</dt>
+        <dt>URL</dt>
         <dd class="code">{webhook.url}</dd>
         {webhook.description && (
           <>
@@ -146,7 +146,8 @@ function About({ webhook }: { readonly webhook: Webhook }) {
             <dt>Off since</dt>
             <dd>
               <Time iso={webhook.disabled_at} form="exact" />
-              {webhook.disabled_by === "failures" && ", because six attempts at one event failed"}
+              {webhook.disabled_by === "failures" &&
+                ", after six failed attempts to deliver one event"}
             </dd>
           </>
         )}
@@ -161,9 +162,9 @@ interface NoDeliveryProps {
 }
 
 function NoDelivery({ isFiltered, onTest }: NoDeliveryProps) {
-  if (isFiltered) return <Empty title="No delivery is in this state." />;
+  if (isFiltered) return <Empty title="No matching deliveries" />;
   return (
-    <Empty title="Nothing was delivered yet.">
+    <Empty title="No deliveries yet">
       <p>Events appear here as they happen. A test event shows whether the receiver answers.</p>
       <Button onClick={onTest}>Send a test event</Button>
     </Empty>
@@ -179,8 +180,8 @@ interface Sent {
 
 function assertDelivered({ delivered, status_code: status, error }: Sent): void {
   if (delivered) return;
-  const why = error ?? `the receiver answered with status ${status}`;
-  throw new ApiError(0, "not_delivered", `Not delivered: ${why}.`, null);
+  const reason = error ?? `the receiver answered with status ${status}`;
+  throw new ApiError(0, "not_delivered", `Not delivered: ${reason}.`, null);
 }
 
 interface TestProps {
@@ -191,14 +192,14 @@ interface TestProps {
 
 function TestDialog({ base, webhook, onClose }: TestProps) {
   const [type, setType] = useState<string>(
-    EVENT_TYPES.find((one) => webhook?.events.includes(one)) ?? EVENT_TYPES[0]!,
+    EVENT_TYPES.find((type) => webhook?.events.includes(type)) ?? EVENT_TYPES[0]!,
   );
   const [sent, setSent] = useState<Sent>();
   const test = async () => {
     setSent(undefined);
     const answer = await call<Sent>("POST", `${base}/test`, { body: { type } });
     setSent(answer);
-    if (answer.delivered) toast("The receiver took the test event.");
+    if (answer.delivered) toast("The test event was delivered.");
   };
   return (
     <Dialog title="Send a test event" onClose={onClose}>
@@ -206,12 +207,12 @@ function TestDialog({ base, webhook, onClose }: TestProps) {
         <Choice
           label="Event"
           value={type}
-          options={EVENT_TYPES.map((one) => [one, one] as const)}
+          options={EVENT_TYPES.map((type) => [type, type] as const)}
           onChange={setType}
         />
         <p class="quiet">
-          It carries made-up data with <code>test: true</code>, is signed like any other, sent once,
-          and not in the list.
+          The event contains sample data with <code>test: true</code>. It is signed like every
+          event, sent once, and not listed here.
         </p>
         {sent !== undefined && (
           <Notice tone={sent.delivered ? "good" : "bad"}>
@@ -247,12 +248,12 @@ function columns(
     },
     { title: "Attempts", cell: ({ attempts }) => <Attempts attempts={attempts} /> },
     {
-      title: "Next",
+      title: "Next attempt",
       cell: (delivery) =>
         delivery.status === "pending" ? <Next delivery={delivery} webhook={webhook} /> : null,
     },
     {
-      title: "Happened",
+      title: "Created",
       isSecondary: true,
       cell: ({ created_at: at }) => <Time iso={at} />,
     },
@@ -272,7 +273,7 @@ function columns(
   ];
 }
 
-/** The last one, with those before it folded away. */
+/** The last attempt, with the earlier ones folded. */
 function Attempts({ attempts }: Pick<Delivery, "attempts">) {
   const last = attempts.at(-1);
   if (last === undefined) return <span class="quiet">None</span>;
@@ -280,7 +281,7 @@ function Attempts({ attempts }: Pick<Delivery, "attempts">) {
   return (
     <details class="fold">
       <summary>
-        <OneAttempt attempt={last} /> <span class="quiet">and {attempts.length - 1} before</span>
+        <OneAttempt attempt={last} /> <span class="quiet">and {attempts.length - 1} earlier</span>
       </summary>
       <ol>
         {attempts.map((attempt) => (
@@ -311,7 +312,7 @@ interface NextProps {
   readonly webhook: Webhook | undefined;
 }
 
-/** What a pending delivery waits for, and until when. */
+/** The time of the next attempt, or the reason why a delivery waits. */
 function Next({ delivery, webhook }: NextProps) {
   const { attempts, next_attempt_at: nextAt, waits_behind: head } = delivery;
   if (webhook?.disabled_at) {
@@ -320,21 +321,25 @@ function Next({ delivery, webhook }: NextProps) {
       <span>
         The webhook is off
         <span class="sub">
-          kept <Time iso={new Date(sinceMs + KEPT_MS).toISOString()} />
+          expires <Time iso={new Date(sinceMs + RETENTION_MS).toISOString()} />
         </span>
       </span>
     );
   }
   if (head === null) {
-    return nextAt === null || attempts.length === 0 ? <span>Sent now</span> : <Time iso={nextAt} />;
+    return nextAt === null || attempts.length === 0 ? (
+      <span>Being sent</span>
+    ) : (
+      <Time iso={nextAt} />
+    );
   }
   return (
     <span title={head.event_id}>
-      Waits behind {head.event_type}
+      Waits for {head.event_type}
       <span class="sub">
-        {head.attempts > 0 && "which failed, and is sent again "}
+        {head.attempts > 0 && "which failed and is retried "}
         {head.attempts > 0 && head.next_attempt_at && <Time iso={head.next_attempt_at} />}
-        {head.attempts === 0 && "which is sent now"}
+        {head.attempts === 0 && "which is being sent"}
       </span>
     </span>
   );

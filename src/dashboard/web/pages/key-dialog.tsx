@@ -7,7 +7,7 @@ import { Notice } from "../components/display.tsx";
 import type { ListedKey } from "./keys.tsx";
 
 interface KeyDialogProps {
-  /** Undefined for a new one. */
+  /** The key to edit. Undefined for a new key. */
   readonly edited: ListedKey | undefined;
   onChanged(): void;
   onClose(): void;
@@ -19,17 +19,18 @@ interface Entries {
   readonly tpm: string;
   readonly daily: string;
   readonly monthly: string;
-  readonly countsOwnKeys: boolean;
+  readonly includesByok: boolean;
   readonly models: string;
   readonly expires: string;
   readonly scopes: readonly string[];
 }
 
-/** Creates a key, whose secret it shows once, or changes one. */
+/** Creates a key and shows its secret once, or edits a key. */
 export function KeyDialog({ edited, onChanged, onClose }: KeyDialogProps) {
   const [entries, setEntries] = useState<Entries>(() => entriesOf(edited));
   const [secret, setSecret] = useState<string>();
-  const set = (changed: Partial<Entries>) => setEntries((before) => ({ ...before, ...changed }));
+  const set = (changed: Partial<Entries>) =>
+    setEntries((previous) => ({ ...previous, ...changed }));
   const save = async () => {
     const body = bodyOf(entries, edited);
     if (edited === undefined) {
@@ -37,7 +38,7 @@ export function KeyDialog({ edited, onChanged, onClose }: KeyDialogProps) {
       setSecret(created.key);
     } else {
       await call("PATCH", `v1/keys/${edited.id}`, { body });
-      toast(`Changed ${entries.name}.`);
+      toast(`Updated ${entries.name}.`);
       onClose();
     }
     onChanged();
@@ -60,7 +61,7 @@ export function KeyDialog({ edited, onChanged, onClose }: KeyDialogProps) {
           value={entries.name}
           onInput={(name) => set({ name })}
           isRequired
-          hint="Of the program or person that uses it"
+          hint="The program or person that uses the key"
         />
         <LimitFields entries={entries} onChange={set} />
         <Field
@@ -68,14 +69,14 @@ export function KeyDialog({ edited, onChanged, onClose }: KeyDialogProps) {
           value={entries.models}
           onInput={(models) => set({ models })}
           placeholder="All models"
-          hint="Ids separated by commas"
+          hint="Model ids separated by commas"
         />
         <Field
           label="Expires on"
           type="date"
           value={entries.expires}
           onInput={(expires) => set({ expires })}
-          hint="At the beginning of that day in UTC"
+          hint="At 00:00 UTC on that day"
         />
         <Scopes chosen={entries.scopes} onChange={(scopes) => set({ scopes })} />
       </Form>
@@ -112,7 +113,7 @@ function LimitFields({ entries, onChange }: EntryProps) {
           onInput={(daily) => onChange({ daily })}
           inputMode="decimal"
           placeholder="No budget"
-          hint="USD in a UTC day"
+          hint="USD per UTC day"
         />
         <Field
           label="Monthly budget"
@@ -120,14 +121,14 @@ function LimitFields({ entries, onChange }: EntryProps) {
           onInput={(monthly) => onChange({ monthly })}
           inputMode="decimal"
           placeholder="No budget"
-          hint="USD in a UTC month"
+          hint="USD per UTC month"
         />
       </div>
       {(entries.daily !== "" || entries.monthly !== "") && (
         <Check
-          label="Budgets count calls with your own provider keys too"
-          isChecked={entries.countsOwnKeys}
-          onChange={(countsOwnKeys) => onChange({ countsOwnKeys })}
+          label="Include calls with your own provider keys in budgets"
+          isChecked={entries.includesByok}
+          onChange={(includesByok) => onChange({ includesByok })}
         />
       )}
     </>
@@ -139,30 +140,31 @@ interface ScopesProps {
   onChange(scopes: readonly string[]): void;
 }
 
-const EVERY: readonly string[] = SCOPES;
+const ALL_SCOPES: readonly string[] = SCOPES;
 
-/** What the key may be used for; folded away, because most keys may be used for everything. */
+/** The scopes of the key. Folded, because most keys have all scopes. */
 function Scopes({ chosen, onChange }: ScopesProps) {
-  const isAll = chosen.length === EVERY.length;
+  const isAll = chosen.length === ALL_SCOPES.length;
   return (
     <details class="fold" open={!isAll}>
       <summary>
-        Scopes <span class="quiet">{isAll ? "All" : `${chosen.length} of ${EVERY.length}`}</span>
+        Scopes{" "}
+        <span class="quiet">{isAll ? "All" : `${chosen.length} of ${ALL_SCOPES.length}`}</span>
       </summary>
       <fieldset class="checks">
         <legend class="unseen">Scopes</legend>
         <Check
           label="All scopes"
           isChecked={isAll}
-          onChange={(isOn) => onChange(isOn ? EVERY : [])}
+          onChange={(isOn) => onChange(isOn ? ALL_SCOPES : [])}
         />
-        {EVERY.map((scope) => (
+        {ALL_SCOPES.map((scope) => (
           <Check
             key={scope}
             label={scope}
             isChecked={chosen.includes(scope)}
             onChange={(isOn) =>
-              onChange(EVERY.filter((one) => (one === scope ? isOn : chosen.includes(one))))
+              onChange(ALL_SCOPES.filter((item) => (item === scope ? isOn : chosen.includes(item))))
             }
           />
         ))}
@@ -173,12 +175,12 @@ function Scopes({ chosen, onChange }: ScopesProps) {
 
 interface SecretOnceProps {
   readonly secret: string;
-  /** Something is still being done with the key. */
+  /** True while an operation with the key is running. */
   readonly isBusy?: boolean;
   onDone(): void;
 }
 
-/** The secret of a new key, for copying. */
+/** The secret of a new key, with a button to copy it. */
 export function SecretOnce({ secret, isBusy = false, onDone }: SecretOnceProps) {
   return (
     <form
@@ -188,7 +190,7 @@ export function SecretOnce({ secret, isBusy = false, onDone }: SecretOnceProps) 
       }}
     >
       <Notice tone="warn">
-        Copy the key now: it is shown only once, and the gateway keeps only a hash of it.
+        Copy the key now. It is shown only once: the gateway stores only a hash of it.
       </Notice>
       <CopyText text={secret} label="secret key" />
       <footer>
@@ -208,14 +210,14 @@ function entriesOf(key: ListedKey | undefined): Entries {
     tpm: text(key?.rate_limit_tpm),
     daily: text(key?.daily_budget_usd),
     monthly: text(key?.monthly_budget_usd),
-    countsOwnKeys: key?.budget_includes_byok ?? false,
+    includesByok: key?.budget_includes_byok ?? false,
     models: key?.allowed_models?.join(", ") ?? "",
     expires: key?.expires_at?.slice(0, 10) ?? "",
-    scopes: key?.scopes ?? EVERY,
+    scopes: key?.scopes ?? ALL_SCOPES,
   };
 }
 
-/** What a form says, as the API takes it; nothing of an expiry or scopes that were left as they are. */
+/** Returns the request body of a form. Omits an unchanged expiry and unchanged scopes. */
 function bodyOf(entries: Entries, edited: ListedKey | undefined) {
   const models = entries.models
     .split(",")
@@ -223,7 +225,7 @@ function bodyOf(entries: Entries, edited: ListedKey | undefined) {
     .filter((id) => id !== "");
   const before = entriesOf(edited);
   if (entries.scopes.length === 0) {
-    throw new ApiError(400, "invalid_body", "Choose one scope at least.", "scopes");
+    throw new ApiError(400, "invalid_body", "Choose at least one scope.", "scopes");
   }
   return {
     name: entries.name,
@@ -231,7 +233,7 @@ function bodyOf(entries: Entries, edited: ListedKey | undefined) {
     rate_limit_tpm: numberIn(entries.tpm, "Tokens per minute"),
     daily_budget_usd: numberIn(entries.daily, "Daily budget"),
     monthly_budget_usd: numberIn(entries.monthly, "Monthly budget"),
-    budget_includes_byok: entries.countsOwnKeys,
+    budget_includes_byok: entries.includesByok,
     allowed_models: models.length === 0 ? null : models,
     ...(entries.expires !== before.expires && {
       expires_at: entries.expires === "" ? null : entries.expires,
@@ -240,11 +242,11 @@ function bodyOf(entries: Entries, edited: ListedKey | undefined) {
   };
 }
 
-/** Null for an empty field. Throws where it holds no number. */
+/** Returns the number in a field, or null if the field is empty. Throws if the text is not a number. */
 export function numberIn(text: string, field: string): number | null {
-  const bare = text.trim().replace(/^\$/, "");
-  if (bare === "") return null;
-  const value = Number(bare);
+  const trimmed = text.trim().replace(/^\$/, "");
+  if (trimmed === "") return null;
+  const value = Number(trimmed);
   if (Number.isFinite(value)) return value;
   throw new ApiError(400, "invalid_body", `${field} must be a number.`, null);
 }

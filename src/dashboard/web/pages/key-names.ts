@@ -1,11 +1,14 @@
 import { useResource } from "../resource.ts";
 
-const MAX_NAMED = 1_000;
+const MAX_KEYS = 1_000;
 
-/** Names of the organization's newest keys by their ids; of any other key the id. */
+/**
+ * Returns a function from key id to name, for the organization's newest keys. For other keys it returns the
+ * id.
+ */
 export function useKeyNames(): (id: string | null | undefined) => string {
   const { data } = useResource<{ data: { id: string; name: string }[] }>(
-    `v1/keys?limit=${MAX_NAMED}`,
+    `v1/keys?limit=${MAX_KEYS}`,
   );
   return (id) => {
     if (!id) return "No key";

@@ -13,26 +13,26 @@ interface RotationProps {
 }
 
 const HOUR_MS = 3_600_000;
-const GRACES = [
-  ["0", "At once"],
+const GRACE_PERIODS = [
+  ["0", "Immediately"],
   ["1", "In an hour"],
   ["24", "In a day"],
   ["168", "In 7 days"],
 ] as const;
 
 /**
- * Replaces a key by one with the same settings. The replacement is made and shown first, and takes the name over
- * last: wherever this stops, no program has lost its key, and the list shows both.
+ * Replaces a key by one with the same settings. It creates and shows the replacement first, and renames it
+ * last. If a step fails, no program has lost its key, and the list shows both.
  */
 export function KeyRotation({ rotated, onChanged, onClose }: RotationProps) {
   const [graceHours, setGraceHours] = useState("24");
   const [secret, setSecret] = useState<string>();
-  const [fault, setFault] = useState<string>();
+  const [errorText, setErrorText] = useState<string>();
   const [isRunning, setRunning] = useState(false);
   const rotate = async () => {
     const nowMs = Date.now();
     const replacement = await call<{ id: string; key: string }>("POST", "v1/keys", {
-      body: { ...settingsOf(rotated, nowMs), name: named(rotated, "replacement,", nowMs) },
+      body: { ...settingsOf(rotated, nowMs), name: nameWithTime(rotated, "replacement,", nowMs) },
     });
     setSecret(replacement.key);
     setRunning(true);
@@ -40,9 +40,9 @@ export function KeyRotation({ rotated, onChanged, onClose }: RotationProps) {
       await end(rotated, Number(graceHours) * HOUR_MS, nowMs);
       await call("PATCH", `v1/keys/${replacement.id}`, { body: { name: rotated.name } });
     } catch (error) {
-      setFault(messageOf(error));
-      // The dialog may have been closed meanwhile.
-      toast(`${rotated.name} was not rotated to the end.`, true);
+      setErrorText(messageOf(error));
+      // The dialog can have been closed in the meantime.
+      toast(`The rotation of ${rotated.name} failed.`, true);
     } finally {
       setRunning(false);
     }
@@ -51,10 +51,10 @@ export function KeyRotation({ rotated, onChanged, onClose }: RotationProps) {
   if (secret !== undefined) {
     return (
       <Dialog title={`Replacement of ${rotated.name}`} onClose={onClose}>
-        {fault !== undefined && (
+        {errorText !== undefined && (
           <Notice tone="bad">
-            The replacement works, but the rotation did not come to its end: {fault} Look at both
-            keys in the list; the old one may still work.
+            The replacement works, but the rotation failed: {errorText} Check both keys in the list.
+            The old key may still work.
           </Notice>
         )}
         <SecretOnce secret={secret} isBusy={isRunning} onDone={onClose} />
@@ -65,26 +65,24 @@ export function KeyRotation({ rotated, onChanged, onClose }: RotationProps) {
     <Dialog title={`Rotate ${rotated.name}`} onClose={onClose}>
       <Form submit="Rotate key" onCancel={onClose} onSubmit={rotate}>
         <p>
-          A new key with the same name, limits, budgets and scopes is made and shown once. What was
-          spent with the old key stays with it: budgets of the new one count from zero.
+          A new key with the same name, limits, budgets and scopes is created and shown once. The
+          spend of the old key is not transferred: budgets of the new key start at zero.
         </p>
         <Choice
-          label="The old key ends"
+          label="Old key expires"
           value={graceHours}
-          options={GRACES}
+          options={GRACE_PERIODS}
           onChange={setGraceHours}
         />
         {graceHours === "0" && (
-          <Notice tone="warn">
-            Programs that use the old key are refused until they have the new one.
-          </Notice>
+          <Notice tone="warn">Requests with the old key are rejected immediately.</Notice>
         )}
       </Form>
     </Dialog>
   );
 }
 
-/** Also under another name, which the replacement takes over. */
+/** Ends the old key and renames it, so that the replacement can take its name. */
 async function end(rotated: ListedKey, graceMs: number, nowMs: number): Promise<void> {
   const path = `v1/keys/${rotated.id}`;
   if (graceMs === 0) {
@@ -93,21 +91,21 @@ async function end(rotated: ListedKey, graceMs: number, nowMs: number): Promise<
   }
   const untilMs = nowMs + graceMs;
   const endsBefore = rotated.expires_at !== null && Date.parse(rotated.expires_at) <= untilMs;
-  const name = named(rotated, "replaced", nowMs);
+  const name = nameWithTime(rotated, "replaced", nowMs);
   const expiry = endsBefore ? {} : { expires_at: new Date(untilMs).toISOString() };
   await call("PATCH", path, { body: { name, ...expiry } });
 }
 
-const MAX_KEPT_CHARACTERS = 200;
+const MAX_NAME_PREFIX_CHARACTERS = 200;
 
-/** Names are unique, so it has the time in it. */
-function named({ name }: ListedKey, how: string, nowMs: number): string {
-  const at = new Date(nowMs).toISOString().slice(0, 19).replace("T", " ");
-  return `${name.slice(0, MAX_KEPT_CHARACTERS).toWellFormed()} (${how} ${at})`;
+/** Returns a name with the time in it, because names are unique. */
+function nameWithTime({ name }: ListedKey, suffix: string, nowMs: number): string {
+  const time = new Date(nowMs).toISOString().slice(0, 19).replace("T", " ");
+  return `${name.slice(0, MAX_NAME_PREFIX_CHARACTERS).toWellFormed()} (${suffix} ${time})`;
 }
 
 function settingsOf(key: ListedKey, nowMs: number) {
-  const isToCome = key.expires_at !== null && Date.parse(key.expires_at) > nowMs;
+  const isInFuture = key.expires_at !== null && Date.parse(key.expires_at) > nowMs;
   return {
     scopes: key.scopes,
     rate_limit_rpm: key.rate_limit_rpm,
@@ -116,6 +114,6 @@ function settingsOf(key: ListedKey, nowMs: number) {
     monthly_budget_usd: key.monthly_budget_usd,
     budget_includes_byok: key.budget_includes_byok,
     allowed_models: key.allowed_models,
-    ...(isToCome && { expires_at: key.expires_at }),
+    ...(isInFuture && { expires_at: key.expires_at }),
   };
 }

@@ -9,7 +9,7 @@ import { useResource } from "../resource.ts";
 import { KeyDialog } from "./key-dialog.tsx";
 import { KeyRotation } from "./key-rotation.tsx";
 
-/** An API key as GET /v1/keys lists it. */
+/** An API key in the answer of GET /v1/keys. */
 export interface ListedKey {
   readonly id: string;
   readonly name: string;
@@ -29,24 +29,24 @@ export interface ListedKey {
   readonly usage_month_usd: number;
 }
 
-const PAGE = 25;
+const PAGE_SIZE = 25;
 
-type Asked = { readonly kind: "edit" | "rotate" | "revoke"; readonly key: ListedKey };
+type KeyAction = { readonly kind: "edit" | "rotate" | "revoke"; readonly key: ListedKey };
 
 export function KeysPage() {
   const [offset, setOffset] = useState(0);
   const [state, setState] = useState("");
   const [search, setSearch] = useState("");
-  const [asked, setAsked] = useState<Asked | "new">();
-  const close = () => setAsked(undefined);
-  const parameters = new URLSearchParams({ limit: String(PAGE), offset: String(offset) });
+  const [action, setAction] = useState<KeyAction | "new">();
+  const close = () => setAction(undefined);
+  const parameters = new URLSearchParams({ limit: String(PAGE_SIZE), offset: String(offset) });
   if (state !== "") parameters.set("active", state);
   if (search !== "") parameters.set("search", search);
   const { data, error, reload } = useResource<{ data: ListedKey[]; total: number }>(
     `v1/keys?${parameters}`,
     true,
   );
-  const first = (set: (value: string) => void) => (value: string) => {
+  const fromFirstPage = (set: (value: string) => void) => (value: string) => {
     set(value);
     setOffset(0);
   };
@@ -59,7 +59,7 @@ export function KeysPage() {
   return (
     <>
       <PageHead title="Keys">
-        <Button variant="primary" onClick={() => setAsked("new")}>
+        <Button variant="primary" onClick={() => setAction("new")}>
           Create key
         </Button>
       </PageHead>
@@ -68,8 +68,8 @@ export function KeysPage() {
           label="Search"
           type="search"
           value={search}
-          onInput={first(setSearch)}
-          placeholder="Name or beginning"
+          onInput={fromFirstPage(setSearch)}
+          placeholder="Name or key prefix"
         />
         <Choice
           label="State"
@@ -79,17 +79,17 @@ export function KeysPage() {
             ["true", "Switched on"],
             ["false", "Switched off"],
           ]}
-          onChange={first(setState)}
+          onChange={fromFirstPage(setState)}
         />
       </div>
       <Panel isFlush>
         <Table
           label="API keys"
-          columns={columns(setAsked, toggle)}
+          columns={columns(setAction, toggle)}
           rows={data?.data}
           error={error}
           keyOf={(key) => key.id}
-          empty={isFiltered ? <NoMatch /> : <NoKey onCreate={() => setAsked("new")} />}
+          empty={isFiltered ? <NoMatch /> : <NoKey onCreate={() => setAction("new")} />}
         />
         {data !== undefined && (
           <Pager
@@ -97,45 +97,43 @@ export function KeysPage() {
             count={data.data.length}
             total={data.total}
             hasMore={offset + data.data.length < data.total}
-            onPrevious={offset === 0 ? undefined : () => setOffset(Math.max(0, offset - PAGE))}
-            onNext={() => setOffset(offset + PAGE)}
+            onPrevious={offset === 0 ? undefined : () => setOffset(Math.max(0, offset - PAGE_SIZE))}
+            onNext={() => setOffset(offset + PAGE_SIZE)}
           />
         )}
       </Panel>
-      <Asking asked={asked} onChanged={reload} onClose={close} />
+      <ActionDialog action={action} onChanged={reload} onClose={close} />
     </>
   );
 }
 
 function NoMatch() {
   return (
-    <Empty title="No key matches.">
-      <p>
-        Search for a part of the name, or for what the key begins with, such as gateway_sk_Ab3d.
-      </p>
+    <Empty title="No matching keys">
+      <p>Search for a part of the name or for the beginning of the key, such as gateway_sk_Ab3d.</p>
     </Empty>
   );
 }
 
 function NoKey({ onCreate }: { onCreate(): void }) {
   return (
-    <Empty title="There is no key yet.">
+    <Empty title="No keys yet">
       <p>A program calls models with a secret key. Create one for each program or person.</p>
-      <Button onClick={onCreate}>Create the first key</Button>
+      <Button onClick={onCreate}>Create your first key</Button>
     </Empty>
   );
 }
 
-interface AskingProps {
-  readonly asked: Asked | "new" | undefined;
+interface ActionDialogProps {
+  readonly action: KeyAction | "new" | undefined;
   onChanged(): void;
   onClose(): void;
 }
 
-function Asking({ asked, onChanged, onClose }: AskingProps) {
-  if (asked === undefined) return null;
-  if (asked === "new") return <KeyDialog edited={undefined} {...{ onChanged, onClose }} />;
-  const { kind, key } = asked;
+function ActionDialog({ action, onChanged, onClose }: ActionDialogProps) {
+  if (action === undefined) return null;
+  if (action === "new") return <KeyDialog edited={undefined} {...{ onChanged, onClose }} />;
+  const { kind, key } = action;
   if (kind === "edit") return <KeyDialog edited={key} {...{ onChanged, onClose }} />;
   if (kind === "rotate") return <KeyRotation rotated={key} {...{ onChanged, onClose }} />;
   return (
@@ -150,14 +148,14 @@ function Asking({ asked, onChanged, onClose }: AskingProps) {
         onChanged();
       }}
     >
-      Requests with <b>{key.name}</b> are refused from now on. This cannot be undone: to end it for
-      a while, switch it off.
+      Requests with <b>{key.name}</b> are rejected immediately. This cannot be undone. To block the
+      key temporarily, switch it off.
     </Confirm>
   );
 }
 
 function columns(
-  onAsk: (asked: Asked) => void,
+  onAction: (action: KeyAction) => void,
   onToggle: (key: ListedKey) => void,
 ): Column<ListedKey>[] {
   return [
@@ -176,12 +174,13 @@ function columns(
     {
       title: "Today",
       isNumber: true,
-      cell: (key) => spent(key.usage_today_usd, key.daily_budget_usd, `${key.name}, today`),
+      cell: (key) => spendCell(key.usage_today_usd, key.daily_budget_usd, `${key.name}, today`),
     },
     {
       title: "This month",
       isNumber: true,
-      cell: (key) => spent(key.usage_month_usd, key.monthly_budget_usd, `${key.name}, this month`),
+      cell: (key) =>
+        spendCell(key.usage_month_usd, key.monthly_budget_usd, `${key.name}, this month`),
     },
     { title: "Per minute", isNumber: true, isSecondary: true, cell: limits },
     {
@@ -194,9 +193,9 @@ function columns(
       isAction: true,
       cell: (key) =>
         key.id === session.value?.key.id ? (
-          <span class="quiet">You are signed in with it</span>
+          <span class="quiet">Current sign-in</span>
         ) : (
-          <Actions listed={key} onAsk={onAsk} onToggle={onToggle} />
+          <Actions listed={key} onAction={onAction} onToggle={onToggle} />
         ),
     },
   ];
@@ -204,18 +203,18 @@ function columns(
 
 interface ActionsProps {
   readonly listed: ListedKey;
-  onAsk(asked: Asked): void;
+  onAction(action: KeyAction): void;
   onToggle(key: ListedKey): void;
 }
 
-function Actions({ listed: key, onAsk, onToggle }: ActionsProps) {
+function Actions({ listed: key, onAction, onToggle }: ActionsProps) {
   const toggle = key.is_active ? "Switch off" : "Switch on";
   return (
     <>
       <Button
         variant="quiet"
         label={`Edit ${key.name}`}
-        onClick={() => onAsk({ kind: "edit", key })}
+        onClick={() => onAction({ kind: "edit", key })}
       >
         Edit
       </Button>
@@ -223,7 +222,7 @@ function Actions({ listed: key, onAsk, onToggle }: ActionsProps) {
         <Button
           variant="quiet"
           label={`Rotate ${key.name}`}
-          onClick={() => onAsk({ kind: "rotate", key })}
+          onClick={() => onAction({ kind: "rotate", key })}
         >
           Rotate
         </Button>
@@ -234,7 +233,7 @@ function Actions({ listed: key, onAsk, onToggle }: ActionsProps) {
       <Button
         variant="quiet"
         label={`Revoke ${key.name}`}
-        onClick={() => onAsk({ kind: "revoke", key })}
+        onClick={() => onAction({ kind: "revoke", key })}
       >
         Revoke
       </Button>
@@ -242,7 +241,7 @@ function Actions({ listed: key, onAsk, onToggle }: ActionsProps) {
   );
 }
 
-/** The API makes no others, so such a key is replaced by the command line. */
+/** Returns true for a management key. The API cannot create one, so only the command line can replace it. */
 const isManagement = ({ key_prefix: prefix }: ListedKey) => prefix.startsWith("gateway_mgmt_");
 
 const DAY_MS = 86_400_000;
@@ -257,7 +256,7 @@ function stateBadge(key: ListedKey) {
     <span class="stacked">
       <Badge tone={leftMs < SOON_DAYS * DAY_MS ? "warn" : "good"}>On</Badge>
       <span class="sub">
-        ends <Time iso={key.expires_at} />
+        expires <Time iso={key.expires_at} />
       </span>
     </span>
   );
@@ -267,15 +266,15 @@ function limits({ rate_limit_rpm: rpm, rate_limit_tpm: tpm }: ListedKey) {
   if (rpm === null && tpm === null) return <span class="quiet">No limit</span>;
   return (
     <span>
-      {rpm !== null && <span title="Requests a minute">{integer(rpm)}</span>}
+      {rpm !== null && <span title="Requests per minute">{integer(rpm)}</span>}
       {tpm !== null && <span class="sub">{short(tpm)} tokens</span>}
     </span>
   );
 }
 
-function spent(amountUsd: number, budgetUsd: number | null, what: string) {
+function spendCell(amountUsd: number, budgetUsd: number | null, subject: string) {
   if (budgetUsd === null) return usd(amountUsd);
   const share = budgetUsd === 0 ? 1 : amountUsd / budgetUsd;
-  const label = `Budget of ${what}`;
+  const label = `Budget of ${subject}`;
   return <Meter label={label} share={share} text={`${usd(amountUsd)} of ${usd(budgetUsd)}`} />;
 }

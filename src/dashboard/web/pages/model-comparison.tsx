@@ -16,7 +16,7 @@ const PLAYGROUND_SIDES = 2;
 const MS_PER_SECOND = 1_000;
 const NONE = <span class="quiet">—</span>;
 
-/** Models in columns, with what sets them apart in rows. */
+/** A comparison of models: one column per model, one row per property. */
 export function ModelComparison({ models, isLoading, onRemove }: ModelComparisonProps) {
   const chats = models.filter((model) => useOf(model) === "chat").slice(0, PLAYGROUND_SIDES);
   const list = { ...Object.fromEntries(query.value), view: undefined };
@@ -40,9 +40,9 @@ export function ModelComparison({ models, isLoading, onRemove }: ModelComparison
       </PageHead>
       <Panel isFlush>
         {models.length === 0 && !isLoading ? (
-          <Empty title="No model is chosen.">
+          <Empty title="No models selected">
             <p>
-              Choose up to four <Link page="models">models of the list</Link>.
+              Select up to four models in the <Link page="models">list</Link>.
             </p>
           </Empty>
         ) : (
@@ -59,11 +59,11 @@ function Comparison({ models, onRemove }: Omit<ModelComparisonProps, "isLoading"
   const prices = models.map(({ pricing }) => pricesOf(pricing));
   const all = prices.flat();
   const kinds = PRICE_KINDS.flatMap((kind) => all.find((price) => price.kind === kind) ?? []);
-  const row = (title: string, cell: (model: ListedModel, at: number) => ComponentChildren) => (
+  const row = (title: string, cell: (model: ListedModel, index: number) => ComponentChildren) => (
     <tr key={title}>
       <th scope="row">{title}</th>
-      {models.map((model, at) => (
-        <td key={model.id}>{cell(model, at)}</td>
+      {models.map((model, index) => (
+        <td key={model.id}>{cell(model, index)}</td>
       ))}
     </tr>
   );
@@ -88,24 +88,24 @@ function Comparison({ models, onRemove }: Omit<ModelComparisonProps, "isLoading"
       <tbody>
         {row("Use", useTitle)}
         {row("Provider", ({ provider }) => provider)}
-        {row("Context, tokens", ({ context_length: tokens }) => integer(tokens))}
-        {row("Longest answer, tokens", ({ top_provider: { max_completion_tokens: tokens } }) =>
+        {row("Context (tokens)", ({ context_length: tokens }) => integer(tokens))}
+        {row("Max output (tokens)", ({ top_provider: { max_completion_tokens: tokens } }) =>
           tokens === null ? NONE : integer(tokens),
         )}
-        {row("Takes", ({ architecture }) => architecture.input_modalities.join(", "))}
-        {row("Answers with", ({ architecture }) => architecture.output_modalities.join(", "))}
+        {row("Input", ({ architecture }) => architecture.input_modalities.join(", "))}
+        {row("Output", ({ architecture }) => architecture.output_modalities.join(", "))}
         {FEATURES.slice(0, 4).map((feature) =>
           row(feature.title, (model) =>
             feature.has(model) ? "Yes" : <span class="quiet">No</span>,
           ),
         )}
         {kinds.map(({ kind, label, unit }) =>
-          row(`${label}, per ${unit}`, (_, at) => {
-            const price = prices[at]!.find((one) => one.kind === kind);
+          row(`${label}, per ${unit}`, (_, index) => {
+            const price = prices[index]!.find((candidate) => candidate.kind === kind);
             return price === undefined ? NONE : usdExact(price.amount);
           }),
         )}
-        {row("Since", ({ created }) =>
+        {row("Released", ({ created }) =>
           created === 0 ? NONE : date(new Date(created * MS_PER_SECOND).toISOString()),
         )}
       </tbody>

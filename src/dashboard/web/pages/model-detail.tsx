@@ -25,18 +25,18 @@ const DAY_MS = 86_400_000;
 const DAYS = 7;
 const MS_PER_SECOND = 1_000;
 
-/** A provider that fails so many requests has something wrong. */
-const MANY_FAILED = 0.1;
+/** Error share from which a provider is marked as failing. */
+const HIGH_ERROR_SHARE = 0.1;
 
-/** How the organization's own requests to a provider ended. */
-interface Served {
+/** The organization's own requests to a provider, and how many of them failed. */
+interface RequestCounts {
   readonly requests: number;
   readonly errors: number;
 }
 
-const NOTHING: Served = { requests: 0, errors: 0 };
+const NO_REQUESTS: RequestCounts = { requests: 0, errors: 0 };
 
-/** One model: what it can do, what it costs, and who serves it. */
+/** One model: capabilities, prices and providers. */
 export function OneModel({ id }: { readonly id: string }) {
   const { data, error } = useResource<ModelDetail>(modelPath(id));
   const list = { ...Object.fromEntries(query.value), id: undefined };
@@ -74,22 +74,22 @@ function Details({ model }: { readonly model: ModelDetail }) {
             <Fact name="Endpoint of" value={model.canonical_id ?? null} />
             <Fact name="Context" value={`${integer(model.context_length)} tokens`} />
             <Fact
-              name="Longest answer"
+              name="Max output"
               value={
                 top.max_completion_tokens === null
                   ? null
                   : `${integer(top.max_completion_tokens)} tokens`
               }
             />
-            <Fact name="Takes" value={list(architecture.input_modalities)} />
-            <Fact name="Answers with" value={list(architecture.output_modalities)} />
+            <Fact name="Input" value={list(architecture.input_modalities)} />
+            <Fact name="Output" value={list(architecture.output_modalities)} />
             <Fact
               name="Capabilities"
-              value={list(model.capabilities.map((one) => one.replaceAll("_", " ")))}
+              value={list(model.capabilities.map((capability) => capability.replaceAll("_", " ")))}
             />
             <Fact name="Parameters" value={list(model.supported_parameters)} />
             <Fact
-              name="Since"
+              name="Released"
               value={
                 model.created === 0
                   ? null
@@ -98,8 +98,8 @@ function Details({ model }: { readonly model: ModelDetail }) {
             />
           </dl>
         </Panel>
-        <Panel title="Prices" aside={<span class="quiet">Without the plan's fee</span>}>
-          {isFree(model) ? <p class="quiet">It is free.</p> : <Prices pricing={model.pricing} />}
+        <Panel title="Prices" aside={<span class="quiet">Excluding the platform fee</span>}>
+          {isFree(model) ? <p class="quiet">Free</p> : <Prices pricing={model.pricing} />}
           {long !== undefined && (
             <>
               <h3 class="under">Prompts of more than {integer(long.above_tokens)} tokens</h3>
@@ -147,37 +147,40 @@ function Prices({ pricing }: { readonly pricing: Pricing }) {
   );
 }
 
-/** Health of providers is the operator's to see; how the organization's own requests ended is known here. */
+/**
+ * The providers of a model. Only operators see provider health, so the table shows the results of the
+ * organization's own requests.
+ */
 function Endpoints({ model }: { readonly model: ModelDetail }) {
   const from = new Date(Date.now() - (DAYS - 1) * DAY_MS).toISOString().slice(0, 10);
-  const asked = new URLSearchParams({ model: model.id, group_by: "provider", start_date: from });
-  const usage = useResource<{ data: UsageRow[] }>(`v1/usage?${asked}&limit=1000`, true);
-  const served = new Map<string, Served>();
+  const usageQuery = new URLSearchParams({
+    model: model.id,
+    group_by: "provider",
+    start_date: from,
+  });
+  const usage = useResource<{ data: UsageRow[] }>(`v1/usage?${usageQuery}&limit=1000`, true);
+  const served = new Map<string, RequestCounts>();
   for (const { provider, requests, errors } of usage.data?.data ?? []) {
-    const before = served.get(provider ?? "") ?? { requests: 0, errors: 0 };
+    const counts = served.get(provider ?? "") ?? { requests: 0, errors: 0 };
     served.set(provider ?? "", {
-      requests: before.requests + requests,
-      errors: before.errors + errors,
+      requests: counts.requests + requests,
+      errors: counts.errors + errors,
     });
   }
   return (
-    <Panel
-      title="Providers"
-      aside={<span class="quiet">In the order in which they are tried</span>}
-      isFlush
-    >
+    <Panel title="Providers" aside={<span class="quiet">In routing order</span>} isFlush>
       <Table
         label="Providers of the model"
         columns={columns(served)}
         rows={model.endpoints}
         keyOf={({ provider, model: name }) => `${provider} ${name}`}
-        empty={<Empty title="No provider serves it." />}
+        empty={<Empty title="No providers" />}
       />
     </Panel>
   );
 }
 
-function columns(served: ReadonlyMap<string, Served>): Column<Endpoint>[] {
+function columns(served: ReadonlyMap<string, RequestCounts>): Column<Endpoint>[] {
   return [
     {
       title: "Provider",
@@ -194,7 +197,7 @@ function columns(served: ReadonlyMap<string, Served>): Column<Endpoint>[] {
       cell: ({ context_length: tokens }) => integer(tokens),
     },
     {
-      title: "Longest answer",
+      title: "Max output",
       isNumber: true,
       isSecondary: true,
       cell: ({ max_output_tokens: tokens }) => (tokens === 0 ? "—" : integer(tokens)),
@@ -206,13 +209,17 @@ function columns(served: ReadonlyMap<string, Served>): Column<Endpoint>[] {
       cell: ({ provider }) => integer(served.get(provider)?.requests ?? 0),
     },
     {
-      title: "Failed",
+      title: "Errors",
       isNumber: true,
       cell: ({ provider }) => {
-        const { requests, errors } = served.get(provider) ?? NOTHING;
+        const { requests, errors } = served.get(provider) ?? NO_REQUESTS;
         if (requests === 0) return <span class="quiet">—</span>;
         const share = errors / requests;
-        return share < MANY_FAILED ? percent(share) : <Badge tone="bad">{percent(share)}</Badge>;
+        return share < HIGH_ERROR_SHARE ? (
+          percent(share)
+        ) : (
+          <Badge tone="bad">{percent(share)}</Badge>
+        );
       },
     },
   ];

@@ -20,31 +20,31 @@ import { changeQuery, query } from "../router.ts";
 import { ModelComparison } from "./model-comparison.tsx";
 import { OneModel } from "./model-detail.tsx";
 
-const PAGE = 50;
+const PAGE_SIZE = 50;
 const MAX_COMPARED = 4;
 
-/** Names in a parameter of the address; ids of models have no commas. */
+/** Returns the ids in a query parameter, separated by commas. Model ids contain no commas. */
 const listIn = (parameter: string) => query.value.get(parameter)?.split(",").filter(Boolean) ?? [];
 
-/** The list of models, one of them, or some next to each other. */
+/** The list of models, one model, or a comparison. */
 export function ModelsPage() {
   const { models, isLoading, error } = useModels();
   const id = query.value.get("id");
   const chosen = listIn("compare");
-  const choose = (one: string) => {
-    const others = chosen.filter((other) => other !== one);
+  const choose = (toggledId: string) => {
+    const others = chosen.filter((chosenId) => chosenId !== toggledId);
     if (others.length === chosen.length && chosen.length >= MAX_COMPARED) {
       toast(`At most ${MAX_COMPARED} models can be compared.`, true);
       return;
     }
-    const next = others.length === chosen.length ? [...chosen, one] : others;
+    const next = others.length === chosen.length ? [...chosen, toggledId] : others;
     changeQuery({ compare: next.join(",") });
   };
   if (id !== null) return <OneModel id={id} />;
   if (query.value.get("view") === "compare") {
     return (
       <ModelComparison
-        models={chosen.flatMap((one) => models.find((model) => model.id === one) ?? [])}
+        models={chosen.flatMap((chosenId) => models.find((model) => model.id === chosenId) ?? [])}
         isLoading={isLoading}
         onRemove={choose}
       />
@@ -55,7 +55,7 @@ export function ModelsPage() {
       <PageHead title="Models">
         {chosen.length > 0 && (
           <>
-            <Button onClick={() => changeQuery({ compare: undefined })}>Clear choice</Button>
+            <Button onClick={() => changeQuery({ compare: undefined })}>Clear selection</Button>
             <Link
               page="models"
               query={{ ...Object.fromEntries(query.value), view: "compare" }}
@@ -80,22 +80,22 @@ interface ModelListProps {
 }
 
 function ModelList({ models, isLoading, chosen, onChoose }: ModelListProps) {
-  const asked = query.value;
-  const text = asked.get("q") ?? "";
-  const use = asked.get("use") ?? "";
-  const provider = asked.get("provider") ?? "";
-  const has = asked.get("has") ?? "";
-  const order = asked.get("sort") ?? "name";
-  const features = has.split(",").filter(Boolean);
+  const urlQuery = query.value;
+  const text = urlQuery.get("q") ?? "";
+  const use = urlQuery.get("use") ?? "";
+  const provider = urlQuery.get("provider") ?? "";
+  const requiredFeatures = urlQuery.get("has") ?? "";
+  const order = urlQuery.get("sort") ?? "name";
+  const features = requiredFeatures.split(",").filter(Boolean);
   const ordered = useMemo(() => sorted(models, order), [models, order]);
-  const found = useMemo(
+  const matches = useMemo(
     () => matching(ordered, { text, use, provider, features }),
-    [ordered, text, use, provider, has],
+    [ordered, text, use, provider, requiredFeatures],
   );
   const providers = useMemo(() => providersOf(models), [models]);
   const first = Math.min(
-    Number(asked.get("offset") ?? 0) || 0,
-    PAGE * Math.floor(Math.max(0, found.length - 1) / PAGE),
+    Number(urlQuery.get("offset") ?? 0) || 0,
+    PAGE_SIZE * Math.floor(Math.max(0, matches.length - 1) / PAGE_SIZE),
   );
   const change = (changed: Readonly<Record<string, string | undefined>>) =>
     changeQuery({ offset: undefined, ...changed });
@@ -103,7 +103,7 @@ function ModelList({ models, isLoading, chosen, onChoose }: ModelListProps) {
     const others = features.filter((feature) => feature !== id);
     change({ has: (others.length < features.length ? others : [...features, id]).join(",") });
   };
-  const shown = found.slice(first, first + PAGE);
+  const shown = matches.slice(first, first + PAGE_SIZE);
   const isFirstLoad = isLoading && models.length === 0;
   return (
     <>
@@ -124,7 +124,7 @@ function ModelList({ models, isLoading, chosen, onChoose }: ModelListProps) {
         <Choice
           label="Provider"
           value={provider}
-          options={[["", "Any"], ...providers.map((one) => [one, one] as const)]}
+          options={[["", "Any"], ...providers.map((name) => [name, name] as const)]}
           onChange={(value) => change({ provider: value })}
         />
         <Choice
@@ -149,11 +149,11 @@ function ModelList({ models, isLoading, chosen, onChoose }: ModelListProps) {
         title={
           isFirstLoad
             ? "Models"
-            : `${integer(found.length)} ${found.length === 1 ? "model" : "models"}`
+            : `${integer(matches.length)} ${matches.length === 1 ? "model" : "models"}`
         }
         aside={
           <span class="quiet" role="status">
-            {isLoading ? "Loading…" : "Prices of tokens are per million"}
+            {isLoading ? "Loading…" : "Token prices per million tokens"}
           </span>
         }
         isFlush
@@ -164,11 +164,11 @@ function ModelList({ models, isLoading, chosen, onChoose }: ModelListProps) {
           rows={isFirstLoad ? undefined : shown}
           keyOf={({ id }) => id}
           empty={
-            <Empty title={models.length === 0 ? "There is no model." : "No model matches."}>
+            <Empty title={models.length === 0 ? "No models" : "No matching models"}>
               <p>
                 {models.length === 0
-                  ? "Set the key of a provider, such as OPENAI_API_KEY, and start the gateway again."
-                  : "Search for fewer words, or take filters away."}
+                  ? "Set the key of a provider, such as OPENAI_API_KEY, and restart the gateway."
+                  : "Use fewer search terms or clear filters."}
               </p>
             </Empty>
           }
@@ -176,10 +176,12 @@ function ModelList({ models, isLoading, chosen, onChoose }: ModelListProps) {
         <Pager
           first={first}
           count={shown.length}
-          total={found.length}
-          hasMore={first + PAGE < found.length}
-          onPrevious={first === 0 ? undefined : () => changeQuery({ offset: String(first - PAGE) })}
-          onNext={() => changeQuery({ offset: String(first + PAGE) })}
+          total={matches.length}
+          hasMore={first + PAGE_SIZE < matches.length}
+          onPrevious={
+            first === 0 ? undefined : () => changeQuery({ offset: String(first - PAGE_SIZE) })
+          }
+          onNext={() => changeQuery({ offset: String(first + PAGE_SIZE) })}
         />
       </Panel>
     </>
@@ -219,7 +221,7 @@ function columns(chosen: readonly string[], onChoose: (id: string) => void): Col
             checked={chosen.includes(id)}
             onChange={(event) => {
               onChoose(id);
-              // What was refused stays unchecked.
+              // Restores the checkbox if the selection was rejected.
               event.currentTarget.checked = chosen.includes(id);
             }}
           />

@@ -10,7 +10,7 @@ import type { Organization } from "./organizations.tsx";
 import { planTitle } from "./settings/plans.ts";
 
 interface OrganizationDialogProps {
-  /** Undefined for a new one. */
+  /** The organization to edit. Undefined for a new one. */
   readonly edited: Organization | undefined;
   onChanged(): void;
   onClose(): void;
@@ -18,7 +18,7 @@ interface OrganizationDialogProps {
 
 interface Entries {
   readonly name: string;
-  /** Empty: the gateway's own choice. */
+  /** Empty for the gateway's default. */
   readonly plan: string;
   readonly fee: string;
   readonly quotaGigabytes: string;
@@ -35,18 +35,19 @@ interface FirstKeys {
   readonly secret_key: string;
 }
 
-/** Creates an organization, whose first keys it shows once, or changes one. */
+/** Creates an organization and shows its first keys once, or edits an organization. */
 export function OrganizationDialog({ edited, onChanged, onClose }: OrganizationDialogProps) {
   const [entries, setEntries] = useState<Entries>(() => entriesOf(edited));
   const [keys, setKeys] = useState<FirstKeys>();
-  const set = (changed: Partial<Entries>) => setEntries((before) => ({ ...before, ...changed }));
+  const set = (changed: Partial<Entries>) =>
+    setEntries((previous) => ({ ...previous, ...changed }));
   const save = async () => {
     const body = changedIn(entries, edited);
     if (edited === undefined) {
       setKeys(await call<FirstKeys>("POST", "v1/admin/organizations", { body }));
     } else {
       await call("PATCH", `v1/admin/organizations/${edited.id}`, { body });
-      toast(`Changed ${entries.name}.`);
+      toast(`Updated ${entries.name}.`);
       onClose();
     }
     onChanged();
@@ -70,17 +71,17 @@ export function OrganizationDialog({ edited, onChanged, onClose }: OrganizationD
             onChange={(plan) => set({ plan })}
           />
           <Field
-            label="Fee in percent"
+            label="Fee (percent)"
             value={entries.fee}
             onInput={(fee) => set({ fee })}
             inputMode="decimal"
-            placeholder="That of the plan"
+            placeholder="Plan default"
           />
         </div>
         <Credit entries={entries} isNew={edited === undefined} onChange={set} />
         <Limits entries={entries} onChange={set} />
         <Check
-          label="Requests may offer tools that operate a computer"
+          label="Allow computer-use tools"
           isChecked={entries.usesComputers}
           onChange={(usesComputers) => set({ usesComputers })}
         />
@@ -103,8 +104,8 @@ function Credit({ entries, isNew, onChange }: EntryProps & { readonly isNew: boo
           value={entries.creditLimit}
           onInput={(creditLimit) => onChange({ creditLimit })}
           inputMode="decimal"
-          placeholder={entries.hasCreditLimit ? "That of the plan" : "Without limit"}
-          hint="USD below zero"
+          placeholder={entries.hasCreditLimit ? "Plan default" : "Unlimited"}
+          hint="USD that the balance can go below zero"
           isDisabled={!entries.hasCreditLimit}
         />
         {isNew && (
@@ -119,7 +120,7 @@ function Credit({ entries, isNew, onChange }: EntryProps & { readonly isNew: boo
         )}
       </div>
       <Check
-        label="Credit without limit"
+        label="Unlimited credit"
         isChecked={!entries.hasCreditLimit}
         onChange={(isOn) => onChange({ hasCreditLimit: !isOn })}
       />
@@ -139,9 +140,9 @@ function Limits({ entries, onChange }: EntryProps) {
   );
   return (
     <div class="pair">
-      {field("maxKeys", "Keys at most")}
-      {field("maxWebhooks", "Webhooks at most")}
-      {field("quotaGigabytes", "Files, in GiB")}
+      {field("maxKeys", "Max keys")}
+      {field("maxWebhooks", "Max webhooks")}
+      {field("quotaGigabytes", "File storage (GiB)")}
     </div>
   );
 }
@@ -156,8 +157,8 @@ function FirstKeysDialog({ keys, onClose }: { readonly keys: FirstKeys; onClose(
         }}
       >
         <Notice tone="warn">
-          Copy both keys now: they are shown only once. The management key signs in to this
-          dashboard, programs call models with the secret key.
+          Copy both keys now. They are shown only once. The management key signs in to this
+          dashboard. Programs call models with the secret key.
         </Notice>
         <CopyText text={keys.management_key} label="management key" />
         <CopyText text={keys.secret_key} label="secret key" />
@@ -174,15 +175,18 @@ function FirstKeysDialog({ keys, onClose }: { readonly keys: FirstKeys; onClose(
 const BYTES_A_GIGABYTE = 1024 ** 3;
 
 function entriesOf(edited: Organization | undefined): Entries {
-  const own = (field: string, value: number | undefined) =>
+  const override = (field: string, value: number | undefined) =>
     edited?.overrides.includes(field) ? String(value) : "";
   return {
     name: edited?.name ?? "",
     plan: edited?.plan ?? "",
-    fee: own("fee_percent", edited?.fee_percent),
-    quotaGigabytes: own("file_quota_bytes", (edited?.file_quota_bytes ?? 0) / BYTES_A_GIGABYTE),
-    maxKeys: own("max_keys", edited?.max_keys),
-    maxWebhooks: own("max_webhooks", edited?.max_webhooks),
+    fee: override("fee_percent", edited?.fee_percent),
+    quotaGigabytes: override(
+      "file_quota_bytes",
+      (edited?.file_quota_bytes ?? 0) / BYTES_A_GIGABYTE,
+    ),
+    maxKeys: override("max_keys", edited?.max_keys),
+    maxWebhooks: override("max_webhooks", edited?.max_webhooks),
     hasCreditLimit: edited?.credit_limit_usd !== null,
     creditLimit: edited?.credit_limit_usd?.toString() ?? "",
     usesComputers: edited?.computer_use ?? false,
@@ -190,29 +194,29 @@ function entriesOf(edited: Organization | undefined): Entries {
   };
 }
 
-/** What differs from before: what is left as it was follows the plan where that changes. */
+/** Returns the changed fields. Unchanged fields follow the plan if the plan changes. */
 function changedIn(entries: Entries, edited: Organization | undefined): Record<string, unknown> {
-  const before = entriesOf(edited);
+  const previous = entriesOf(edited);
   const body: Record<string, unknown> = {};
-  const note = (field: string, name: keyof Entries, value: () => unknown) => {
-    if (entries[name] !== before[name]) body[field] = value();
+  const addIfChanged = (field: string, name: keyof Entries, value: () => unknown) => {
+    if (entries[name] !== previous[name]) body[field] = value();
   };
-  note("name", "name", () => entries.name);
-  note("plan", "plan", () => entries.plan);
-  note("fee_percent", "fee", () => numberIn(entries.fee, "Fee in percent"));
-  note("file_quota_bytes", "quotaGigabytes", () => {
-    const gigabytes = numberIn(entries.quotaGigabytes, "Files, in GiB");
+  addIfChanged("name", "name", () => entries.name);
+  addIfChanged("plan", "plan", () => entries.plan);
+  addIfChanged("fee_percent", "fee", () => numberIn(entries.fee, "Fee (percent)"));
+  addIfChanged("file_quota_bytes", "quotaGigabytes", () => {
+    const gigabytes = numberIn(entries.quotaGigabytes, "File storage (GiB)");
     return gigabytes === null ? null : Math.round(gigabytes * BYTES_A_GIGABYTE);
   });
-  note("max_keys", "maxKeys", () => numberIn(entries.maxKeys, "Keys at most"));
-  note("max_webhooks", "maxWebhooks", () => numberIn(entries.maxWebhooks, "Webhooks at most"));
-  note("computer_use", "usesComputers", () => entries.usesComputers);
-  note("starting_credit_usd", "startingCredit", () =>
+  addIfChanged("max_keys", "maxKeys", () => numberIn(entries.maxKeys, "Max keys"));
+  addIfChanged("max_webhooks", "maxWebhooks", () => numberIn(entries.maxWebhooks, "Max webhooks"));
+  addIfChanged("computer_use", "usesComputers", () => entries.usesComputers);
+  addIfChanged("starting_credit_usd", "startingCredit", () =>
     numberIn(entries.startingCredit, "Starting credit"),
   );
   if (!entries.hasCreditLimit) {
-    if (before.hasCreditLimit) body.credit_limit_usd = null;
-  } else if (entries.creditLimit !== before.creditLimit || !before.hasCreditLimit) {
+    if (previous.hasCreditLimit) body.credit_limit_usd = null;
+  } else if (entries.creditLimit !== previous.creditLimit || !previous.hasCreditLimit) {
     body.credit_limit_usd = numberIn(entries.creditLimit, "Credit limit") ?? 0;
   }
   return body;
@@ -224,40 +228,46 @@ interface AdjustmentProps {
   onClose(): void;
 }
 
-/** Adds to a balance or takes from it, once what it will be has been looked at. */
+/** Adds to a balance or deducts from it, after a confirmation with the new balance. */
 export function AdjustmentDialog({ organization, onChanged, onClose }: AdjustmentProps) {
   const [amount, setAmount] = useState("");
   const [description, setDescription] = useState("");
-  /** What is to be confirmed. */
-  const [checked, setChecked] = useState<number>();
-  /** The same for every attempt at one order: an adjustment whose answer was lost is not made twice. */
+  /** Amount to confirm, in USD. */
+  const [amountUsd, setAmountUsd] = useState<number>();
+  /**
+   * One idempotency key for all attempts at one adjustment: if an answer is lost, a retry does not adjust
+   * twice.
+   */
   const idempotencyKey = useMemo(() => crypto.randomUUID(), [amount, description]);
   const { id, name, balance_usd: balance } = organization;
   const adjust = async () => {
-    const body = { amount_usd: checked, description };
+    const body = { amount_usd: amountUsd, description };
     const headers = { "idempotency-key": idempotencyKey };
     await call("POST", `v1/admin/organizations/${id}/adjustments`, { body, headers });
     toast(`Adjusted the balance of ${name}.`);
     onClose();
     onChanged();
   };
-  if (checked !== undefined) {
+  if (amountUsd !== undefined) {
     return (
-      <Dialog title={checked < 0 ? "Take this from the balance?" : "Add this?"} onClose={onClose}>
+      <Dialog
+        title={amountUsd < 0 ? "Deduct from the balance?" : "Add to the balance?"}
+        onClose={onClose}
+      >
         <Form
-          submit={checked < 0 ? `Take ${usdExact(-checked)}` : `Add ${usdExact(checked)}`}
+          submit={amountUsd < 0 ? `Deduct ${usdExact(-amountUsd)}` : `Add ${usdExact(amountUsd)}`}
           cancel="Back"
-          isDanger={checked < 0}
-          onCancel={() => setChecked(undefined)}
+          isDanger={amountUsd < 0}
+          onCancel={() => setAmountUsd(undefined)}
           onSubmit={adjust}
         >
           <dl class="facts">
             <dt>Organization</dt>
             <dd>{name}</dd>
-            <dt>Balance now</dt>
+            <dt>Current balance</dt>
             <dd>{usdExact(balance)}</dd>
-            <dt>Balance then</dt>
-            <dd>{usdExact(balance + checked)}, less what is used meanwhile</dd>
+            <dt>New balance</dt>
+            <dd>{usdExact(balance + amountUsd)}, minus usage until then</dd>
             <dt>Description</dt>
             <dd>{description}</dd>
           </dl>
@@ -270,7 +280,7 @@ export function AdjustmentDialog({ organization, onChanged, onClose }: Adjustmen
       <Form
         submit="Adjust"
         onCancel={onClose}
-        onSubmit={async () => setChecked(numberIn(amount, "Amount") ?? 0)}
+        onSubmit={async () => setAmountUsd(numberIn(amount, "Amount") ?? 0)}
       >
         <Field
           label="Amount"
@@ -278,7 +288,7 @@ export function AdjustmentDialog({ organization, onChanged, onClose }: Adjustmen
           onInput={setAmount}
           inputMode="decimal"
           isRequired
-          hint={`USD; a negative amount takes away. The balance is ${usd(balance)}.`}
+          hint={`USD. A negative amount is deducted. The balance is ${usd(balance)}.`}
         />
         <Field label="Description" value={description} onInput={setDescription} isRequired />
       </Form>

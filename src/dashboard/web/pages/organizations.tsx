@@ -9,7 +9,7 @@ import { useResource } from "../resource.ts";
 import { AdjustmentDialog, OrganizationDialog } from "./organization-dialogs.tsx";
 import { planTitle } from "./settings/plans.ts";
 
-/** An organization as GET /v1/admin/organizations lists it. */
+/** An organization in the answer of GET /v1/admin/organizations. */
 export interface Organization {
   readonly id: string;
   readonly name: string;
@@ -20,7 +20,7 @@ export interface Organization {
   readonly max_webhooks: number;
   readonly credit_limit_usd: number | null;
   readonly computer_use: boolean;
-  /** Fields that are set for it alone. */
+  /** Fields with an individual value. */
   readonly overrides: readonly string[];
   readonly balance_usd: number;
   readonly key_count: number;
@@ -28,38 +28,40 @@ export interface Organization {
   readonly created_at: string;
 }
 
-const PAGE = 50;
+const PAGE_SIZE = 50;
 
-type Asked = {
+type OrganizationAction = {
   readonly kind: "edit" | "adjust" | "suspend";
   readonly organization: Organization;
 };
 
-/** Every organization of the gateway, for its operators. */
+/** All organizations of the gateway, for operators. */
 export function OrganizationsPage() {
   const [offset, setOffset] = useState(0);
-  const [asked, setAsked] = useState<Asked | "new">();
+  const [action, setAction] = useState<OrganizationAction | "new">();
   const { data, error, reload } = useResource<{ data: Organization[]; total: number }>(
-    `v1/admin/organizations?limit=${PAGE}&offset=${offset}`,
+    `v1/admin/organizations?limit=${PAGE_SIZE}&offset=${offset}`,
   );
   return (
     <>
       <PageHead title="Organizations">
         <Button onClick={reload}>Refresh</Button>
-        <Button variant="primary" onClick={() => setAsked("new")}>
+        <Button variant="primary" onClick={() => setAction("new")}>
           Create organization
         </Button>
       </PageHead>
       <Panel isFlush>
         <Table
           label="Organizations"
-          columns={columns(setAsked)}
+          columns={columns(setAction)}
           rows={data?.data}
           error={error}
           keyOf={({ id }) => id}
           empty={
-            <Empty title="There is no organization.">
-              <p>An organization has keys and a balance of its own, and sees nothing of others.</p>
+            <Empty title="No organizations yet">
+              <p>
+                Each organization has its own keys and balance, and cannot see other organizations.
+              </p>
             </Empty>
           }
         />
@@ -69,26 +71,27 @@ export function OrganizationsPage() {
             count={data.data.length}
             total={data.total}
             hasMore={offset + data.data.length < data.total}
-            onPrevious={offset === 0 ? undefined : () => setOffset(Math.max(0, offset - PAGE))}
-            onNext={() => setOffset(offset + PAGE)}
+            onPrevious={offset === 0 ? undefined : () => setOffset(Math.max(0, offset - PAGE_SIZE))}
+            onNext={() => setOffset(offset + PAGE_SIZE)}
           />
         )}
       </Panel>
-      <Asking asked={asked} onChanged={reload} onClose={() => setAsked(undefined)} />
+      <ActionDialog action={action} onChanged={reload} onClose={() => setAction(undefined)} />
     </>
   );
 }
 
-interface AskingProps {
-  readonly asked: Asked | "new" | undefined;
+interface ActionDialogProps {
+  readonly action: OrganizationAction | "new" | undefined;
   onChanged(): void;
   onClose(): void;
 }
 
-function Asking({ asked, onChanged, onClose }: AskingProps) {
-  if (asked === undefined) return null;
-  if (asked === "new") return <OrganizationDialog edited={undefined} {...{ onChanged, onClose }} />;
-  const { kind, organization } = asked;
+function ActionDialog({ action, onChanged, onClose }: ActionDialogProps) {
+  if (action === undefined) return null;
+  if (action === "new")
+    return <OrganizationDialog edited={undefined} {...{ onChanged, onClose }} />;
+  const { kind, organization } = action;
   if (kind === "edit") {
     return <OrganizationDialog edited={organization} {...{ onChanged, onClose }} />;
   }
@@ -98,25 +101,25 @@ function Asking({ asked, onChanged, onClose }: AskingProps) {
   const { id, name, suspended } = organization;
   return (
     <Confirm
-      title={suspended ? "Let this organization in again?" : "Suspend this organization?"}
-      action={suspended ? "Let in" : "Suspend"}
+      title={suspended ? "Reinstate this organization?" : "Suspend this organization?"}
+      action={suspended ? "Reinstate" : "Suspend"}
       onClose={onClose}
       onConfirm={async () => {
         const body = { suspended: !suspended };
         await call("PATCH", `v1/admin/organizations/${id}`, { body });
-        toast(`Changed ${name}.`);
+        toast(`Updated ${name}.`);
         onClose();
         onChanged();
       }}
     >
       {suspended
         ? `The keys of ${name} can be used again.`
-        : `Every request with a key of ${name} is refused from now on; what runs goes on and is charged.`}
+        : `Requests with keys of ${name} are rejected immediately. Running requests finish and are charged.`}
     </Confirm>
   );
 }
 
-function columns(onAsk: (asked: Asked) => void): Column<Organization>[] {
+function columns(onAction: (action: OrganizationAction) => void): Column<Organization>[] {
   return [
     {
       title: "Name",
@@ -149,9 +152,7 @@ function columns(onAsk: (asked: Asked) => void): Column<Organization>[] {
         <span>
           <span class={balance < 0 ? "bad" : undefined}>{usd(balance)}</span>
           {limit !== 0 && (
-            <span class="sub">
-              {limit === null ? "credit without limit" : `${usd(limit)} credit`}
-            </span>
+            <span class="sub">{limit === null ? "unlimited credit" : `${usd(limit)} credit`}</span>
           )}
         </span>
       ),
@@ -170,39 +171,39 @@ function columns(onAsk: (asked: Asked) => void): Column<Organization>[] {
     {
       title: "Actions",
       isAction: true,
-      cell: (organization) => <Actions organization={organization} onAsk={onAsk} />,
+      cell: (organization) => <Actions organization={organization} onAction={onAction} />,
     },
   ];
 }
 
 interface ActionsProps {
   readonly organization: Organization;
-  onAsk(asked: Asked): void;
+  onAction(action: OrganizationAction): void;
 }
 
-function Actions({ organization, onAsk }: ActionsProps) {
+function Actions({ organization, onAction }: ActionsProps) {
   const { name, suspended } = organization;
-  const suspend = suspended ? "Let in" : "Suspend";
+  const suspend = suspended ? "Reinstate" : "Suspend";
   return (
     <>
       <Button
         variant="quiet"
         label={`Edit ${name}`}
-        onClick={() => onAsk({ kind: "edit", organization })}
+        onClick={() => onAction({ kind: "edit", organization })}
       >
         Edit
       </Button>
       <Button
         variant="quiet"
         label={`Adjust the balance of ${name}`}
-        onClick={() => onAsk({ kind: "adjust", organization })}
+        onClick={() => onAction({ kind: "adjust", organization })}
       >
         Adjust
       </Button>
       <Button
         variant="quiet"
         label={`${suspend} ${name}`}
-        onClick={() => onAsk({ kind: "suspend", organization })}
+        onClick={() => onAction({ kind: "suspend", organization })}
       >
         {suspend}
       </Button>

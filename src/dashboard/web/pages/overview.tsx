@@ -40,7 +40,7 @@ export interface Overview {
   readonly today: Sum;
   readonly yesterday: Sum;
   readonly month: Sum;
-  /** Null for a key that may not see it. */
+  /** Null for a key without the scope `billing:read`. */
   readonly balance_usd: number | null;
   readonly forecast: {
     readonly gone_at: string | null;
@@ -65,7 +65,7 @@ export function OverviewPage() {
       {(data !== undefined || error === undefined) && <Totals overview={data} />}
       {data !== undefined && <WhatIsWrong overview={data} isUnused={isUnused} />}
       {isUnused ? <FirstCall /> : data !== undefined && <Hours hours={data.hours} />}
-      {!isUnused && <Largest />}
+      {!isUnused && <TopSpenders />}
     </>
   );
 }
@@ -104,21 +104,21 @@ function Totals({ overview }: { readonly overview: Overview | undefined }) {
   );
 }
 
-/** When the balance is gone, and what that is concluded from. */
+/** When the balance will be used up, and the spend rate of the forecast. */
 function Forecast({ overview }: { readonly overview: Overview }) {
   const { balance_usd: balance, forecast, replenishing } = overview;
-  if (balance === null) return <>Needs the scope billing:read</>;
+  if (balance === null) return <>Requires the scope billing:read</>;
   if (replenishing === "active") return <>Topped up automatically</>;
   if (forecast === null) return null;
   const { gone_at: goneAt, usd_a_day: usdADay, pace_of: paceOf } = forecast;
   const span = paceOf === "day" ? "the last 24 hours" : "the last 7 days";
   return (
-    <span title={`If spending goes on as in ${span}`}>
+    <span title={`At the spend rate of ${span}`}>
       {goneAt === null ? (
-        "Lasts over a year"
+        "Lasts more than a year"
       ) : (
         <>
-          Gone <Time iso={goneAt} />
+          Used up <Time iso={goneAt} />
         </>
       )}{" "}
       at {usd(usdADay)} a day
@@ -134,11 +134,11 @@ interface LatestTimesProps {
 
 type TimeName = "p50_ms" | "p95_ms" | "first_token_p50_ms" | "first_token_p95_ms";
 
-/** Of the last hour that has any. */
+/** The figures of the last hour with requests. */
 function LatestTimes({ label, hours, of: [p50, p95] }: LatestTimesProps) {
-  const hour = hours?.findLast((one) => one[p50] !== null);
+  const hour = hours?.findLast((candidate) => candidate[p50] !== null);
   if (hours === undefined || hour === undefined) {
-    return <Figure label={label} value={hours && "—"} note={hours && "None in 24 hours"} />;
+    return <Figure label={label} value={hours && "—"} note={hours && "No data in 24 hours"} />;
   }
   return (
     <Figure
@@ -168,24 +168,24 @@ function Hours({ hours }: { readonly hours: readonly Hour[] }) {
       <Chart label={label} times={times} series={series} height={CHART_HEIGHT} format={format} />
     </Panel>
   );
-  const of = (name: "requests" | "errors" | "cost_usd" | TimeName) =>
+  const valuesOf = (name: "requests" | "errors" | "cost_usd" | TimeName) =>
     hours.map((hour) => hour[name]);
   const times95 = (p50: TimeName, p95: TimeName) => [
-    { label: "p50", values: of(p50), color: 5 },
-    { label: "p95", values: of(p95), color: 3 },
+    { label: "p50", values: valuesOf(p50), color: 5 },
+    { label: "p95", values: valuesOf(p95), color: 3 },
   ];
   return (
     <div class="columns">
       {chart(
         "Spend by hour",
-        [{ label: "Spend", values: of("cost_usd"), color: 1, isBars: true }],
+        [{ label: "Spend", values: valuesOf("cost_usd"), color: 1, isBars: true }],
         usd,
       )}
       {chart(
         "Requests by hour",
         [
-          { label: "Requests", values: of("requests"), color: 2, isBars: true },
-          { label: "Errors", values: of("errors"), color: 4, isBars: true },
+          { label: "Requests", values: valuesOf("requests"), color: 2, isBars: true },
+          { label: "Errors", values: valuesOf("errors"), color: 4, isBars: true },
         ],
         integer,
       )}
@@ -199,10 +199,10 @@ function Hours({ hours }: { readonly hours: readonly Hour[] }) {
   );
 }
 
-const SHOWN = 5;
+const SHOWN_ROWS = 5;
 
-/** The models and the keys that cost most this month. */
-function Largest() {
+/** The models and keys with the highest cost this month. */
+function TopSpenders() {
   const now = new Date();
   const start = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth())).toISOString();
   const path = (group: string) =>
@@ -215,11 +215,11 @@ function Largest() {
       <Table
         label={title}
         columns={[column, ...SUMS]}
-        rows={rows?.toSorted((a, b) => b.cost_usd - a.cost_usd).slice(0, SHOWN)}
+        rows={rows?.toSorted((a, b) => b.cost_usd - a.cost_usd).slice(0, SHOWN_ROWS)}
         keyOf={(row) => `${row.model} ${row.key_id}`}
         empty={
-          <Empty title="Nothing was used this month.">
-            <p>What requests cost appears here within seconds.</p>
+          <Empty title="No usage this month">
+            <p>Costs appear here within seconds.</p>
           </Empty>
         }
       />
@@ -227,7 +227,7 @@ function Largest() {
   );
   return (
     <div class="columns">
-      {table("Largest models", models.data?.data, {
+      {table("Top models", models.data?.data, {
         title: "Model",
         cell: ({ model }) => (
           <Link page="requests" query={{ model: model ?? undefined }}>
@@ -235,7 +235,7 @@ function Largest() {
           </Link>
         ),
       })}
-      {table("Largest keys", keys.data?.data, {
+      {table("Top keys", keys.data?.data, {
         title: "Key",
         cell: ({ key_id: id }) => (
           <Link page="requests" query={{ key_id: id ?? undefined }}>
@@ -259,10 +259,10 @@ function FirstCall() {
   -d '{"model": "sandbox/chat",
        "messages": [{"role": "user", "content": "Hello"}]}'`;
   return (
-    <Panel title="Make a first call">
+    <Panel title="Make your first request">
       <p>
         <Link page="keys">Create a key</Link>, and send a request with it. The model{" "}
-        <code>sandbox/chat</code> is built in for trials. What it costs appears here within seconds.
+        <code>sandbox/chat</code> is built in for testing. Its cost appears here within seconds.
       </p>
       <Code
         text={call}

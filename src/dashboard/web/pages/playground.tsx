@@ -25,7 +25,7 @@ import {
 import { faultsOf, SettingsPanel } from "../playground/settings-panel.tsx";
 import { changeQuery, gatewayUrl, query } from "../router.ts";
 
-/** Chats with one model, or two next to each other, with a secret key that only this page has. */
+/** Chats with one model, or two side by side, with a secret key that only this page has. */
 export function PlaygroundPage() {
   const { models } = useModels();
   const [isCodeShown, setCodeShown] = useState(false);
@@ -33,7 +33,7 @@ export function PlaygroundPage() {
   const byId = useMemo(() => new Map(chats.map((model) => [model.id, model])), [chats]);
   const hasEffort = (id: string) =>
     byId.get(id.trim())?.supported_parameters.includes("reasoning_effort") === true;
-  useEffect(takeModelsOfAddress, []);
+  useEffect(readModelsFromUrl, []);
   return (
     <>
       <PageHead title="Playground">
@@ -55,10 +55,10 @@ export function PlaygroundPage() {
   );
 }
 
-function takeModelsOfAddress(): void {
-  const asked = [query.value.get("model"), query.value.get("with")].filter((id) => id !== null);
-  if (asked.length === 0) return;
-  sides.value = asked;
+function readModelsFromUrl(): void {
+  const modelIds = [query.value.get("model"), query.value.get("with")].filter((id) => id !== null);
+  if (modelIds.length === 0) return;
+  sides.value = modelIds;
   changeQuery({ model: undefined, with: undefined });
 }
 
@@ -74,7 +74,7 @@ function KeyForm() {
           isSecret
           isRequired
           placeholder="gateway_sk_…"
-          hint="Answers are charged to this key, by its limits and budgets. It is kept in memory until you leave or reload the dashboard, and stored nowhere."
+          hint="Requests are charged to this key and count towards its limits and budgets. The key stays in memory until you leave or reload the dashboard, and is never stored."
         />
       </Form>
     </Panel>
@@ -87,12 +87,12 @@ interface SidesProps {
 }
 
 const MAX_SIDES = 2;
-const SUGGESTED = 50;
+const MAX_SUGGESTIONS = 50;
 
 function Sides({ chats, byId }: SidesProps) {
   const shown = sides.value;
   const choose = (side: number, id: string) => {
-    sides.value = shown.map((before, at) => (at === side ? id : before));
+    sides.value = shown.map((previous, index) => (index === side ? id : previous));
   };
   return (
     <div class={shown.length === 1 ? "sides" : "sides two"}>
@@ -106,8 +106,8 @@ function Sides({ chats, byId }: SidesProps) {
               onInput={(value) => choose(side, value)}
               placeholder="Type to search"
               suggestions={matching(chats, { text: id })
-                .slice(0, SUGGESTED)
-                .map((one) => one.id)}
+                .slice(0, MAX_SUGGESTIONS)
+                .map((match) => match.id)}
               hint={
                 model === undefined
                   ? "A chat model, as author/model"
@@ -139,7 +139,7 @@ function Sides({ chats, byId }: SidesProps) {
   );
 }
 
-/** So near to its end the page follows what streams in. */
+/** Distance from the end of the page within which the page follows new text, in pixels. */
 const NEAR_PIXELS = 80;
 
 function Transcript() {
@@ -170,12 +170,12 @@ function Transcript() {
   return (
     <div ref={shown} class="transcript" role="log" aria-label="Conversation">
       {count === 0 && (
-        <Empty title="Nothing was said yet.">
+        <Empty title="No messages yet">
           <p>Choose a model, write a message, and see its answer with its speed and cost.</p>
         </Empty>
       )}
-      {turns.value.map(({ text, answers }, at) => (
-        <section key={at} aria-label={`Turn ${at + 1}`}>
+      {turns.value.map(({ text, answers }, index) => (
+        <section key={index} aria-label={`Turn ${index + 1}`}>
           <p class="asked said">{text}</p>
           <div class={answers.length === 1 ? "answers" : "answers two"}>
             {answers.map((answer, side) => answer && <AnswerView key={side} answer={answer} />)}
@@ -187,7 +187,7 @@ function Transcript() {
 }
 
 interface EffortProps {
-  /** Whether a model can be asked how much it reasons. */
+  /** Returns true if the model supports a reasoning effort. */
   hasEffort(model: string): boolean;
 }
 
@@ -197,7 +197,7 @@ function isRunning(): boolean {
 
 function Composer({ hasEffort }: EffortProps) {
   const text = draft.value;
-  const missing = whatIsMissing();
+  const missing = missingInput();
   const submit = () => {
     if (missing === undefined && !isRunning() && text.trim() !== "") send(hasEffort);
   };
@@ -221,7 +221,7 @@ function Composer({ hasEffort }: EffortProps) {
           event.preventDefault();
           submit();
         }}
-        placeholder="Enter sends, Shift and Enter begins a line"
+        placeholder="Enter to send, Shift+Enter for a new line"
       />
       <footer>
         <span class="quiet" role="status">
@@ -243,17 +243,17 @@ function Composer({ hasEffort }: EffortProps) {
   );
 }
 
-function whatIsMissing(): string | undefined {
+function missingInput(): string | undefined {
   if (keyName.value === undefined) return "Enter a secret key first.";
   if (sides.value.some((id) => id.trim() === "")) return "Choose a model first.";
   return Object.values(faultsOf(settings.value)).some((fault) => fault !== undefined)
-    ? "Mend the settings first."
+    ? "Correct the settings first."
     : undefined;
 }
 
 const NANO_PER_USD = 1_000_000_000;
 
-/** What the answers so far have cost. */
+/** Returns the key and the total cost of the answers so far. */
 function spentText(): string {
   const costs = turns.value
     .flatMap(({ answers }) => answers)
@@ -261,19 +261,19 @@ function spentText(): string {
   const key = `Key: ${keyName.value}`;
   if (costs.length === 0) return key;
   const nano = costs.reduce((sum, cost) => sum + Math.round(cost * NANO_PER_USD), 0);
-  return `${key} · Cost so far: ${usdExact(nano / NANO_PER_USD)}`;
+  return `${key} · Total cost: ${usdExact(nano / NANO_PER_USD)}`;
 }
 
 interface CodeDialogProps extends EffortProps {
   onClose(): void;
 }
 
-/** The request as a command or a program, for copying. */
+/** The request as a command or a program, with a button to copy it. */
 function CodeDialog({ hasEffort, onClose }: CodeDialogProps) {
   const [form, setForm] = useState("curl");
   const [side, setSide] = useState("0");
-  const asked = requestOf(Number(side), hasEffort);
-  const body = { ...asked, model: asked.model || "author/model" };
+  const request = requestOf(Number(side), hasEffort);
+  const body = { ...request, model: request.model || "author/model" };
   const code =
     form === "curl"
       ? curlOf(new URL("v1/chat/completions", gatewayUrl).href, body)
@@ -281,7 +281,7 @@ function CodeDialog({ hasEffort, onClose }: CodeDialogProps) {
   return (
     <Dialog title="Code" onClose={onClose}>
       <Tabs
-        label="Form"
+        label="Format"
         tabs={[
           ["curl", "curl"],
           ["sdk", "OpenAI SDK"],
@@ -294,7 +294,7 @@ function CodeDialog({ hasEffort, onClose }: CodeDialogProps) {
           label="Request to"
           value={side}
           options={sides.value.map(
-            (id, at) => [String(at), id.trim() || `Model ${at + 1}`] as const,
+            (id, index) => [String(index), id.trim() || `Model ${index + 1}`] as const,
           )}
           onChange={setSide}
         />

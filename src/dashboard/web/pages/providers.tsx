@@ -4,7 +4,7 @@ import { type Column, Table } from "../components/table.tsx";
 import { duration, integer } from "../format.ts";
 import { useResource } from "../resource.ts";
 
-/** A provider as GET /v1/admin/providers lists it. */
+/** A provider in the answer of GET /v1/admin/providers. */
 interface ProviderHealth {
   readonly id: string;
   readonly models: number;
@@ -42,7 +42,7 @@ const COLUMNS: readonly Column<ProviderHealth>[] = [
   },
 ];
 
-/** Those in trouble by name, the others folded away. */
+/** The endpoints of a provider. Failing endpoints come first. The list is folded if none is failing. */
 function Endpoints({ endpoints }: Pick<ProviderHealth, "endpoints">) {
   const open = endpoints.filter(({ circuit }) => circuit !== "closed");
   if (endpoints.length === 0) return <span class="quiet">None</span>;
@@ -53,13 +53,13 @@ function Endpoints({ endpoints }: Pick<ProviderHealth, "endpoints">) {
         {open.length > 0 && <span class="bad">, {open.length} failing</span>}
       </summary>
       <ul class="plain">
-        {[...open, ...endpoints.filter((one) => !open.includes(one))].map((one) => (
-          <li key={one.id}>
-            <span class="code">{one.id}</span>{" "}
-            {one.circuit !== "closed" && <Badge tone="bad">circuit {one.circuit}</Badge>}
+        {[...open, ...endpoints.filter((item) => !open.includes(item))].map((endpoint) => (
+          <li key={endpoint.id}>
+            <span class="code">{endpoint.id}</span>{" "}
+            {endpoint.circuit !== "closed" && <Badge tone="bad">circuit {endpoint.circuit}</Badge>}
             <span class="sub">
-              {one.latency_ms === null ? "No answer yet" : duration(one.latency_ms)},{" "}
-              {integer(one.running)} running
+              {endpoint.latency_ms === null ? "No answer yet" : duration(endpoint.latency_ms)},{" "}
+              {integer(endpoint.running)} running
             </span>
           </li>
         ))}
@@ -68,7 +68,7 @@ function Endpoints({ endpoints }: Pick<ProviderHealth, "endpoints">) {
   );
 }
 
-/** The health of providers, as the instance that answers sees it. */
+/** The health of providers, as seen by the instance that answers. */
 export function ProvidersPage() {
   const { data, error, reload } = useResource<{ instance_id: string; data: ProviderHealth[] }>(
     "v1/admin/providers",
@@ -83,7 +83,7 @@ export function ProvidersPage() {
         aside={
           data && (
             <span class="quiet" title={data.instance_id}>
-              As one instance sees it
+              As seen by one instance
             </span>
           )
         }
@@ -96,10 +96,10 @@ export function ProvidersPage() {
           error={error}
           keyOf={({ id }) => id}
           empty={
-            <Empty title="No provider is enabled.">
+            <Empty title="No providers enabled">
               <p>
                 Set the key of a provider in the gateway's environment, such as{" "}
-                <code>OPENAI_API_KEY</code>, and start it again.
+                <code>OPENAI_API_KEY</code>, and restart it.
               </p>
             </Empty>
           }

@@ -7,14 +7,14 @@ import { meaningOf } from "./error-codes.ts";
 import { useKeyNames } from "./key-names.ts";
 import { type ListedRequest, Status } from "./requests.tsx";
 
-interface Try {
+interface Attempt {
   readonly endpoint: string;
   readonly result: string;
   readonly status?: number;
   readonly ms: number;
 }
 
-/** A request as GET /v1/requests/:id shows it. */
+/** A request in the answer of GET /v1/requests/:id. */
 interface ShownRequest extends ListedRequest {
   readonly transaction_id: string | null;
   readonly estimated: boolean | null;
@@ -23,13 +23,13 @@ interface ShownRequest extends ListedRequest {
   readonly queue_ms: number | null;
   readonly first_token_ms: number | null;
   readonly routing: {
-    readonly tries: readonly Try[];
+    readonly tries: readonly Attempt[];
     readonly postponed?: readonly string[];
     readonly full?: readonly string[];
   } | null;
 }
 
-/** One request: who asked, which route it took and why, how long that took, what it used and cost. */
+/** One request: caller, routing and its reasons, times, usage and cost. */
 export function OneRequest({ id }: { readonly id: string }) {
   const { data, error } = useResource<ShownRequest>(`v1/requests/${encodeURIComponent(id)}`);
   return (
@@ -43,7 +43,7 @@ export function OneRequest({ id }: { readonly id: string }) {
         <>
           <div class="columns">
             <Outcome request={data} />
-            <Used request={data} />
+            <UsagePanel request={data} />
           </div>
           <div class={data.routing === null ? "columns" : undefined}>
             <Route request={data} />
@@ -105,7 +105,7 @@ function Outcome({ request }: PartProps) {
             )
           }
         />
-        <Fact name="Own provider key" value={byokKeyId && <span class="code">{byokKeyId}</span>} />
+        <Fact name="BYOK key" value={byokKeyId && <span class="code">{byokKeyId}</span>} />
       </dl>
     </Panel>
   );
@@ -118,14 +118,14 @@ function Times({ request }: PartProps) {
     <Panel title="Times">
       <dl class="facts">
         <Fact
-          name="Waited in the gateway"
+          name="Queue time"
           value={queueMs === null ? wasCalled && "Under 20 ms" : duration(queueMs)}
         />
         <Fact name="First token" value={firstTokenMs !== null && duration(firstTokenMs)} />
         <Fact name="Total" value={latencyMs !== null && duration(latencyMs)} />
       </dl>
       {firstTokenMs !== null && queueMs !== null && (
-        <p class="quiet under">First token and total of a stream begin behind the wait.</p>
+        <p class="quiet under">For streams, first token and total do not include the queue time.</p>
       )}
     </Panel>
   );
@@ -133,25 +133,25 @@ function Times({ request }: PartProps) {
 
 const QUANTITIES: Readonly<Record<string, string>> = {
   prompt_tokens: "Prompt tokens",
-  cached_tokens: "of these cached",
+  cached_tokens: "Cached tokens",
   completion_tokens: "Completion tokens",
-  reasoning_tokens: "of these reasoning",
+  reasoning_tokens: "Reasoning tokens",
   total_tokens: "Total tokens",
 };
 const ORDER = Object.keys(QUANTITIES);
 
-function Used({ request }: PartProps) {
+function UsagePanel({ request }: PartProps) {
   const { usage, cost_usd: costUsd, list_price_usd: listUsd, transaction_id: charge } = request;
   if (usage === null) {
     return (
-      <Panel title="Used and charged">
+      <Panel title="Usage and cost">
         <p class="quiet">Nothing was charged.</p>
       </Panel>
     );
   }
   const others = Object.keys(usage).filter((name) => !ORDER.includes(name));
   return (
-    <Panel title="Used and charged">
+    <Panel title="Usage and cost">
       <dl class="facts">
         {[...ORDER, ...others].map((name) => (
           <Fact
@@ -174,17 +174,17 @@ function Used({ request }: PartProps) {
 }
 
 const REASONS: Readonly<Record<string, string>> = {
-  ok: "It answered.",
-  rejected: "It rejected the request as invalid.",
-  misconfigured: "It refused the gateway's key, or does not know the model.",
-  rate_limited: "It takes no more requests for the moment.",
-  timeout: "It did not answer in time.",
-  unavailable: "It was out of reach, or its answer was an error.",
-  content_policy: "Its safety filter refused the prompt.",
-  aborted: "The client had gone.",
+  ok: "The provider answered.",
+  rejected: "The provider rejected the request as invalid.",
+  misconfigured: "The provider rejected the key or does not have the model.",
+  rate_limited: "The provider's rate limit was reached.",
+  timeout: "The provider did not answer in time.",
+  unavailable: "The provider was unreachable or answered with an error.",
+  content_policy: "The provider's safety filter blocked the prompt.",
+  aborted: "The client closed the connection.",
 };
 
-const TRIES: readonly Column<Try & { readonly place: number }>[] = [
+const ATTEMPT_COLUMNS: readonly Column<Attempt & { readonly position: number }>[] = [
   { title: "Endpoint", cell: ({ endpoint }) => <span class="code">{endpoint}</span> },
   {
     title: "Result",
@@ -200,18 +200,18 @@ const TRIES: readonly Column<Try & { readonly place: number }>[] = [
       </span>
     ),
   },
-  { title: "Took", isNumber: true, cell: ({ ms }) => duration(ms) },
+  { title: "Duration", isNumber: true, cell: ({ ms }) => duration(ms) },
 ];
 
-/** Which endpoints were tried, and why these. */
+/** The attempted endpoints and the reasons for them. */
 function Route({ request: { routing, provider } }: PartProps) {
   if (routing === null) {
     return (
       <Panel title="Route">
         <p class="quiet">
           {provider === null
-            ? "No provider was called: the gateway answered by itself."
-            : `The first endpoint of the plan answered at the first try: ${provider}.`}
+            ? "The gateway answered without calling a provider."
+            : `The first endpoint in routing order answered at the first attempt: ${provider}.`}
         </p>
       </Panel>
     );
@@ -220,20 +220,20 @@ function Route({ request: { routing, provider } }: PartProps) {
   return (
     <Panel title="Route" isFlush>
       <Table
-        label="Tries"
-        columns={TRIES}
-        rows={tries.map((one, place) => ({ ...one, place }))}
-        keyOf={({ place }) => String(place)}
+        label="Attempts"
+        columns={ATTEMPT_COLUMNS}
+        rows={tries.map((attempt, position) => ({ ...attempt, position }))}
+        keyOf={({ position }) => String(position)}
         empty={<p class="empty">No provider was called.</p>}
       />
       {(postponed.length > 0 || full.length > 0) && (
         <dl class="facts padded">
           <Fact
-            name="Put last as unhealthy"
+            name="Deprioritized (unhealthy)"
             value={postponed.length > 0 && <span class="code">{postponed.join(", ")}</span>}
           />
           <Fact
-            name="Passed over as full"
+            name="Skipped (at capacity)"
             value={full.length > 0 && <span class="code">{full.join(", ")}</span>}
           />
         </dl>

@@ -14,7 +14,7 @@ interface RequestUsage {
   readonly total_tokens: number;
   readonly cached_tokens: number | null;
   readonly reasoning_tokens: number | null;
-  /** Other quantities above zero. */
+  /** Other quantities that are not zero. */
   readonly [quantity: string]: number | null;
 }
 
@@ -36,38 +36,38 @@ export interface ListedRequest {
 interface RequestPage {
   readonly data: readonly ListedRequest[];
   readonly has_more: boolean;
-  /** Behind it the next page begins. */
+  /** Cursor of the next page. */
   readonly last_id: string | null;
 }
 
-const PAGE = 50;
+const PAGE_SIZE = 50;
 const FILTERS = ["key_id", "model", "status", "error_code", "user", "session_id"] as const;
 
-/** The list of requests, or one of them. */
+/** The list of requests, or one request. */
 export function RequestsPage() {
   const id = query.value.get("id");
   return id === null ? <RequestList /> : <OneRequest id={id} />;
 }
 
 function RequestList() {
-  /** Where each page before began. */
-  const [before, setBefore] = useState<readonly string[]>([]);
-  const asked = query.value;
-  const parameters = new URLSearchParams({ limit: String(PAGE) });
-  for (const name of FILTERS) if (asked.get(name)) parameters.set(name, asked.get(name)!);
-  if (before.length > 0) parameters.set("after", before.at(-1)!);
+  /** Cursors of the previous pages. */
+  const [cursors, setCursors] = useState<readonly string[]>([]);
+  const urlQuery = query.value;
+  const parameters = new URLSearchParams({ limit: String(PAGE_SIZE) });
+  for (const name of FILTERS) if (urlQuery.get(name)) parameters.set(name, urlQuery.get(name)!);
+  if (cursors.length > 0) parameters.set("after", cursors.at(-1)!);
   const { data, error } = useResource<RequestPage>(
     `v1/requests?${parameters}`,
-    before.length === 0,
+    cursors.length === 0,
   );
   const keyName = useKeyNames();
   const filter = (name: (typeof FILTERS)[number]) => (value: string) => {
-    setBefore([]);
+    setCursors([]);
     changeQuery({ [name]: value === "" ? undefined : value });
   };
-  const isFiltered = FILTERS.some((name) => asked.get(name));
+  const isFiltered = FILTERS.some((name) => urlQuery.get(name));
   const clear = () => {
-    setBefore([]);
+    setCursors([]);
     changeQuery(Object.fromEntries(FILTERS.map((name) => [name, undefined])));
   };
   return (
@@ -78,14 +78,14 @@ function RequestList() {
       <div class="filters">
         <Field
           label="Model"
-          value={asked.get("model") ?? ""}
+          value={urlQuery.get("model") ?? ""}
           onInput={filter("model")}
           placeholder="Any"
         />
-        <KeyChoice value={asked.get("key_id") ?? ""} onChange={filter("key_id")} />
+        <KeyChoice value={urlQuery.get("key_id") ?? ""} onChange={filter("key_id")} />
         <Choice
           label="Status"
-          value={asked.get("status") ?? ""}
+          value={urlQuery.get("status") ?? ""}
           options={[
             ["", "Any"],
             ...["200", "400", "402", "404", "408", "429", "499", "502", "503"].map(
@@ -96,13 +96,13 @@ function RequestList() {
         />
         <Field
           label="Error code"
-          value={asked.get("error_code") ?? ""}
+          value={urlQuery.get("error_code") ?? ""}
           onInput={filter("error_code")}
           placeholder="Any"
         />
         <Field
           label="User"
-          value={asked.get("user") ?? ""}
+          value={urlQuery.get("user") ?? ""}
           onInput={filter("user")}
           placeholder="Any"
         />
@@ -115,9 +115,9 @@ function RequestList() {
           error={error}
           keyOf={(request) => request.id}
           empty={
-            <Empty title={isFiltered ? "No request matches." : "There is no request yet."}>
+            <Empty title={isFiltered ? "No matching requests" : "No requests yet"}>
               {isFiltered ? (
-                <p>Clear the filters to see others.</p>
+                <p>Clear the filters to see other requests.</p>
               ) : (
                 <p>
                   Send one with a <Link page="keys">key</Link>, or try a model in the{" "}
@@ -129,11 +129,11 @@ function RequestList() {
         />
         {data !== undefined && (
           <Pager
-            first={before.length * PAGE}
+            first={cursors.length * PAGE_SIZE}
             count={data.data.length}
             hasMore={data.has_more && data.last_id !== null}
-            onPrevious={before.length === 0 ? undefined : () => setBefore(before.slice(0, -1))}
-            onNext={() => setBefore([...before, data.last_id!])}
+            onPrevious={cursors.length === 0 ? undefined : () => setCursors(cursors.slice(0, -1))}
+            onNext={() => setCursors([...cursors, data.last_id!])}
           />
         )}
       </Panel>

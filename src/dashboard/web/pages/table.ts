@@ -14,18 +14,18 @@ import { UsagePage } from "./usage.tsx";
 import { WebhooksPage } from "./webhooks.tsx";
 
 export interface DashboardPage {
-  /** Its address below /dashboard; "" is the first one. */
+  /** Path segment under /dashboard. Empty for the first page. */
   readonly name: string;
   readonly title: string;
-  /** Whose session shows it. */
+  /** Kinds of session that show the page. */
   readonly of: readonly Session["kind"][];
   readonly isUnlisted?: true;
-  /** What can follow its name in the address; "" is its first section. */
+  /** Path segments that can follow its name. Empty for the first section. */
   readonly sections?: readonly string[];
   readonly Page: ComponentType;
 }
 
-/** Every page, in the order of the menu. */
+/** All pages, in menu order. */
 export const PAGES: readonly DashboardPage[] = [
   { name: "", title: "Overview", of: ["organization"], Page: OverviewPage },
   { name: "usage", title: "Usage", of: ["organization"], Page: UsagePage },

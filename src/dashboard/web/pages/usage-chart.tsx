@@ -16,7 +16,7 @@ interface SpendChartProps {
   name(row: UsageRow): string;
 }
 
-/** The largest names have a line each, what is beyond is one line too. */
+/** A chart of spend. Each of the names with the highest spend has a line; the others share one. */
 export function SpendChart({ rows, interval, from, to, name }: SpendChartProps) {
   const names = rows.map(name).join();
   const { times, series } = useMemo(() => {
@@ -24,8 +24,8 @@ export function SpendChart({ rows, interval, from, to, name }: SpendChartProps) 
     const first = Date.parse(from) / MS_PER_SECOND;
     const end = Math.min(Date.parse(to) + DAY_MS, Date.now()) / MS_PER_SECOND;
     const count = Math.max(0, Math.min(MAX_ROWS, Math.ceil((end - first) / step)));
-    const beginnings = Array.from({ length: count }, (_, at) => first + at * step);
-    return { times: beginnings, series: seriesOf(rows, name, beginnings, step) };
+    const startTimes = Array.from({ length: count }, (_, index) => first + index * step);
+    return { times: startTimes, series: seriesOf(rows, name, startTimes, step) };
   }, [rows, interval, from, to, names]);
   return <Chart label="Spend" times={times} series={series} height={220} format={usd} />;
 }
@@ -38,23 +38,23 @@ function seriesOf(
 ): Series[] {
   const totals = new Map<string, number>();
   for (const row of rows) totals.set(name(row), (totals.get(name(row)) ?? 0) + row.cost_usd);
-  const largest = [...totals].toSorted(([, a], [, b]) => b - a).map(([one]) => one);
+  const largest = [...totals].toSorted(([, a], [, b]) => b - a).map(([name]) => name);
   const shown = largest.slice(0, SHOWN_SERIES);
   const labels = largest.length > SHOWN_SERIES ? [...shown, "Others"] : shown;
   const values = labels.map(() => times.map(() => 0));
   for (const row of rows) {
-    const at = Math.floor((Date.parse(row.date) / MS_PER_SECOND - times[0]!) / step);
-    const of = shown.indexOf(name(row));
-    const line = values[of === -1 ? labels.length - 1 : of];
-    if (line?.[at] !== undefined) line[at] += row.cost_usd;
+    const interval = Math.floor((Date.parse(row.date) / MS_PER_SECOND - times[0]!) / step);
+    const label = shown.indexOf(name(row));
+    const line = values[label === -1 ? labels.length - 1 : label];
+    if (line?.[interval] !== undefined) line[interval] += row.cost_usd;
   }
   const isAlone = labels.length <= 1;
   if (labels.length === 0)
     return [{ label: "Spend", values: times.map(() => 0), color: 1, isBars: true }];
-  return labels.map((label, at) => ({
+  return labels.map((label, index) => ({
     label: isAlone && label === "Total" ? "Spend" : label,
-    values: values[at]!,
-    color: at + 1,
+    values: values[index]!,
+    color: index + 1,
     isBars: isAlone,
   }));
 }

@@ -6,22 +6,22 @@ import { type Resource, useResource } from "../resource.ts";
 import { changeQuery, query } from "../router.ts";
 import { type Group, groupValue, MAX_ROWS, type UsagePart, type UsageRow } from "./usage-rows.ts";
 
-const PAGE = 50;
+const PAGE_SIZE = 50;
 
 interface LinesProps {
   readonly group: Group;
-  /** What stands above the names. */
+  /** Title of the column of names. */
   readonly title: string;
   readonly interval: "day" | "hour";
-  /** The days that are shown, as parameters of the API. */
+  /** The shown days, as parameters of the API. */
   readonly span: URLSearchParams;
-  /** Rows of each name and interval; those beyond `MAX_ROWS` are asked for with the parameters. */
+  /** Rows per name and interval. Rows beyond `MAX_ROWS` are loaded with `parameters`. */
   readonly each: Resource<UsagePart>;
   readonly parameters: URLSearchParams;
   name(row: UsageRow): string;
 }
 
-/** The figures as a table: a row for each name, or for each name and interval. */
+/** The figures as a table: one row per name, or one per name and interval. */
 export function UsageLines(props: LinesProps) {
   const { group, interval, span } = props;
   const isGrouped = group !== "";
@@ -29,7 +29,7 @@ export function UsageLines(props: LinesProps) {
     isGrouped ? `v1/usage?${span}&interval=month&group_by=${group}&limit=${MAX_ROWS}` : undefined,
     true,
   );
-  // Of more names than one answer has, the sums would be of some.
+  // If there are more names than one answer contains, the sums would be incomplete.
   const canSum = isGrouped && data?.has_more !== true;
   const isEach = !canSum || query.value.get("rows") === "each";
   return (
@@ -43,8 +43,8 @@ export function UsageLines(props: LinesProps) {
             isInline
             value={isEach ? "each" : ""}
             options={[
-              ["", "Sums"],
-              ["each", interval === "hour" ? "Each hour" : "Each day"],
+              ["", "Totals"],
+              ["each", interval === "hour" ? "Per hour" : "Per day"],
             ]}
             onChange={(rows) => changeQuery({ rows, offset: undefined })}
           />
@@ -60,7 +60,7 @@ export function UsageLines(props: LinesProps) {
           rows={data && sumsOf(data, group)}
           error={error}
           keyOf={(row) => groupValue(row, group)}
-          empty={<NothingUsed />}
+          empty={<NoUsage />}
         />
       )}
     </Panel>
@@ -69,9 +69,9 @@ export function UsageLines(props: LinesProps) {
 
 function EachInterval({ group, title, each, parameters, name }: LinesProps) {
   const offset = Number(query.value.get("offset") ?? 0) || 0;
-  const isBeyond = each.data?.has_more === true && offset + PAGE > MAX_ROWS;
+  const isBeyond = each.data?.has_more === true && offset + PAGE_SIZE > MAX_ROWS;
   const further = useResource<UsagePart>(
-    isBeyond ? `v1/usage?${parameters}&limit=${PAGE}&offset=${offset}` : undefined,
+    isBeyond ? `v1/usage?${parameters}&limit=${PAGE_SIZE}&offset=${offset}` : undefined,
     true,
   );
   const { data, error } = isBeyond ? further : { ...each, data: partOf(each.data, offset) };
@@ -84,45 +84,45 @@ function EachInterval({ group, title, each, parameters, name }: LinesProps) {
         rows={data?.data}
         error={error}
         keyOf={(row) => `${row.date} ${groupValue(row, group)}`}
-        empty={<NothingUsed />}
+        empty={<NoUsage />}
       />
       {data !== undefined && (
         <Pager
           first={offset}
           count={data.data.length}
           hasMore={data.has_more}
-          onPrevious={offset === 0 ? undefined : () => turn(Math.max(0, offset - PAGE))}
-          onNext={() => turn(offset + PAGE)}
+          onPrevious={offset === 0 ? undefined : () => turn(Math.max(0, offset - PAGE_SIZE))}
+          onNext={() => turn(offset + PAGE_SIZE)}
         />
       )}
     </>
   );
 }
 
-function NothingUsed() {
+function NoUsage() {
   return (
-    <Empty title="Nothing was used in this time.">
+    <Empty title="No usage in this period">
       <p>Choose other days, or send a request: it appears here within seconds.</p>
     </Empty>
   );
 }
 
-/** A page of rows, the latest first where these are all. */
+/** Returns a page of rows. If `whole` contains all rows, the latest come first. */
 function partOf(whole: UsagePart | undefined, offset: number): UsagePart | undefined {
   if (whole === undefined) return undefined;
   const rows = whole.has_more
     ? whole.data
     : whole.data.toSorted((a, b) => b.date.localeCompare(a.date));
-  const has_more = whole.has_more || rows.length > offset + PAGE;
-  return { ...whole, data: rows.slice(offset, offset + PAGE), has_more };
+  const has_more = whole.has_more || rows.length > offset + PAGE_SIZE;
+  return { ...whole, data: rows.slice(offset, offset + PAGE_SIZE), has_more };
 }
 
-/** The dearest first; rows are of a value and month each. */
+/** Returns the sums, highest cost first. Each input row is for one value and month. */
 function sumsOf({ data }: UsagePart, group: Group): UsageRow[] {
   const sums = new Map<string, UsageRow>();
   for (const row of data) {
-    const before = sums.get(groupValue(row, group));
-    sums.set(groupValue(row, group), before === undefined ? row : sumOf(before, row));
+    const previous = sums.get(groupValue(row, group));
+    sums.set(groupValue(row, group), previous === undefined ? row : sumOf(previous, row));
   }
   return [...sums.values()].toSorted((a, b) => b.cost_usd - a.cost_usd || b.requests - a.requests);
 }
@@ -148,7 +148,7 @@ function figure(
 }
 
 const FROM: Column<UsageRow> = {
-  title: "From (UTC)",
+  title: "Start (UTC)",
   cell: ({ date }) => date.replace("T", " ").replace(/:00Z$/, ""),
 };
 
@@ -161,9 +161,14 @@ const FIGURES: readonly Column<UsageRow>[] = [
   figure("Spend", ({ cost_usd: cost }) => usd(cost)),
 ];
 
-/** A request counts at each of its tags, so shares of tags may exceed the whole together. */
+/**
+ * Returns the columns of sums. A request counts for each of its tags, so tags have no share column: their
+ * shares could exceed 100 % in total.
+ */
 function columnsOfSums({ group, title, name }: LinesProps, whole: UsagePart | undefined) {
-  const all = whole?.data.reduce((sum, row) => sum + row.cost_usd, 0) ?? 0;
-  const share = figure("Share", ({ cost_usd: cost }) => (all === 0 ? "—" : percent(cost / all)));
+  const total = whole?.data.reduce((sum, row) => sum + row.cost_usd, 0) ?? 0;
+  const share = figure("Share", ({ cost_usd: cost }) =>
+    total === 0 ? "—" : percent(cost / total),
+  );
   return [{ title, cell: name }, ...FIGURES, ...(group === "tag" ? [] : [share])];
 }

@@ -1,4 +1,4 @@
-/** A sum as GET /v1/usage lists it. */
+/** A row in the answer of GET /v1/usage. */
 export interface UsageRow {
   readonly date: string;
   readonly model?: string | null;
@@ -31,10 +31,10 @@ const NAMES = {
   tag: "tag",
 } as const;
 
-/** What one answer of the API holds at most. */
+/** Maximum number of rows in one answer of the API. */
 export const MAX_ROWS = 1_000;
 
-/** What GET /v1/usage answers. */
+/** The answer of GET /v1/usage. */
 export interface UsagePart {
   readonly data: UsageRow[];
   readonly has_more: boolean;
@@ -50,7 +50,7 @@ export function nameOf(
   return group === "" ? "Total" : (row[NAMES[group]] ?? "None");
 }
 
-/** What tells the rows of a time apart. */
+/** Returns the value that distinguishes the rows of one interval. */
 export function groupValue(row: UsageRow, group: Group): string {
   return group === "" ? "" : (row[NAMES[group]] ?? "");
 }

@@ -15,22 +15,22 @@ const SHOWN_DAYS = 30;
 const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);
 
 export function UsagePage() {
-  const asked = query.value;
-  const [group, title] = GROUPS.find(([one]) => one === asked.get("group_by")) ?? GROUPS[0];
-  const isOfSubjects = group === "user" || group === "tag";
-  const interval = asked.get("interval") === "hour" && !isOfSubjects ? "hour" : "day";
-  const from = asked.get("from") ?? day(Date.now() - (SHOWN_DAYS - 1) * DAY_MS);
-  const to = asked.get("to") ?? day(Date.now());
+  const urlQuery = query.value;
+  const [group, title] = GROUPS.find(([id]) => id === urlQuery.get("group_by")) ?? GROUPS[0];
+  const isByUserOrTag = group === "user" || group === "tag";
+  const interval = urlQuery.get("interval") === "hour" && !isByUserOrTag ? "hour" : "day";
+  const from = urlQuery.get("from") ?? day(Date.now() - (SHOWN_DAYS - 1) * DAY_MS);
+  const to = urlQuery.get("to") ?? day(Date.now());
   const span = new URLSearchParams({ start_date: from, end_date: dayAfter(to) ?? to });
   const parameters = new URLSearchParams({ ...Object.fromEntries(span), interval });
   if (group !== "") parameters.set("group_by", group);
   const each = useResource<UsagePart>(`v1/usage?${parameters}&limit=${MAX_ROWS}`, true);
-  const isPlain = group === "" && interval === "day";
+  const isTotalByDay = group === "" && interval === "day";
   const byDay = useResource<UsagePart>(
-    isPlain ? undefined : `v1/usage?${span}&interval=day&limit=${MAX_ROWS}`,
+    isTotalByDay ? undefined : `v1/usage?${span}&interval=day&limit=${MAX_ROWS}`,
     true,
   );
-  const total = isPlain ? each : byDay;
+  const total = isTotalByDay ? each : byDay;
   const keyName = useKeyNames();
   const name = (row: UsageRow) => nameOf(row, group, keyName);
   const choose = (changed: Readonly<Record<string, string | undefined>>) =>
@@ -38,7 +38,7 @@ export function UsagePage() {
   return (
     <>
       <PageHead title="Usage">
-        <Button onClick={() => void perform("Saved the file.", () => download(parameters))}>
+        <Button onClick={() => void perform("Downloaded usage.csv.", () => download(parameters))}>
           Download CSV
         </Button>
       </PageHead>
@@ -48,7 +48,7 @@ export function UsagePage() {
         <Choice
           label="Interval"
           value={interval}
-          options={[["day", "By day"], ...(isOfSubjects ? [] : [["hour", "By hour"] as const])]}
+          options={[["day", "By day"], ...(isByUserOrTag ? [] : [["hour", "By hour"] as const])]}
           onChange={(value) => choose({ interval: value })}
         />
       </div>
@@ -69,7 +69,7 @@ export function UsagePage() {
           aside={
             <span class="quiet">
               {each.data?.has_more
-                ? `The first ${integer(MAX_ROWS)} rows are drawn: choose fewer days`
+                ? `Shows the first ${integer(MAX_ROWS)} rows: choose fewer days`
                 : "Days and hours begin in UTC"}
             </span>
           }
@@ -88,11 +88,11 @@ export function UsagePage() {
   );
 }
 
-/** Requests came in a flood, or an upgrade has left a backlog. */
+/** Shown while usage is incomplete: after very many requests at a time, or after an upgrade. */
 export function IncompleteFigures() {
   return (
     <Notice tone="warn">
-      These figures are not complete yet: earlier requests are still being added up.
+      These figures are incomplete: earlier requests are still being aggregated.
     </Notice>
   );
 }
@@ -118,7 +118,7 @@ function dayAfter(date: string): string | undefined {
   return Number.isNaN(ms) ? undefined : day(ms + DAY_MS);
 }
 
-/** Saves what the API answers as CSV, up to its 1,000 lines. */
+/** Saves the API's answer as CSV, up to its limit of 1,000 lines. */
 async function download(parameters: URLSearchParams): Promise<void> {
   const response = await send("GET", `v1/usage?${parameters}&format=csv&limit=${MAX_ROWS}`, {
     headers: { accept: "text/csv" },

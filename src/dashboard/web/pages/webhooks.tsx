@@ -9,7 +9,7 @@ import { useResource } from "../resource.ts";
 import { query } from "../router.ts";
 import { DeliveriesPage } from "./deliveries.tsx";
 
-/** A webhook as GET /v1/webhooks lists it. */
+/** A webhook in the answer of GET /v1/webhooks. */
 export interface Webhook {
   readonly id: string;
   readonly url: string;
@@ -23,7 +23,7 @@ export interface Webhook {
 
 const MAX_LISTED = 1_000;
 
-/** The list of webhooks, or one of them with its deliveries. */
+/** The list of webhooks, or one webhook with its deliveries. */
 export function WebhooksPage() {
   const id = query.value.get("id");
   return id === null ? <WebhookList /> : <DeliveriesPage id={id} />;
@@ -58,12 +58,12 @@ function WebhookList() {
           error={error}
           keyOf={(webhook) => webhook.id}
           empty={
-            <Empty title="There is no webhook yet.">
+            <Empty title="No webhooks yet">
               <p>
-                The gateway sends signed events to your address: budgets that run out, keys that
-                change, requests that fail.
+                The gateway sends signed events to your URL: exhausted budgets, changed keys, failed
+                requests.
               </p>
-              <Button onClick={() => setEdited("new")}>Create the first webhook</Button>
+              <Button onClick={() => setEdited("new")}>Create your first webhook</Button>
             </Empty>
           }
         />
@@ -87,8 +87,8 @@ function WebhookList() {
             reload();
           }}
         >
-          Nothing is delivered to <span class="code">{deleted.url}</span> any more, and its
-          deliveries are forgotten.
+          Events are no longer delivered to <span class="code">{deleted.url}</span>. Its deliveries
+          are deleted.
         </Confirm>
       )}
     </>
@@ -104,7 +104,7 @@ interface RowActions {
 function columns({ onEdit, onDelete, onToggle }: RowActions): Column<Webhook>[] {
   return [
     {
-      title: "Address",
+      title: "URL",
       cell: ({ id, url, description }) => (
         <span>
           <Link page="webhooks" query={{ id }} class="strong code">
@@ -172,16 +172,16 @@ interface WebhookDialogProps {
   onClose(): void;
 }
 
-/** Creates a webhook, whose secret it shows once, or changes one. */
+/** Creates a webhook and shows its secret once, or edits a webhook. */
 function WebhookDialog({ edited, onChanged, onClose }: WebhookDialogProps) {
   const [url, setUrl] = useState(edited?.url ?? "");
   const [description, setDescription] = useState(edited?.description ?? "");
   const [isAll, setAll] = useState(edited?.events.includes("*") ?? true);
-  const [events, setEvents] = useState(edited?.events.filter((one) => one !== "*") ?? []);
+  const [events, setEvents] = useState(edited?.events.filter((event) => event !== "*") ?? []);
   const [secret, setSecret] = useState<string>();
   const save = async () => {
     if (!isAll && events.length === 0) {
-      throw new ApiError(400, "invalid_body", "Choose one event at least.", "events");
+      throw new ApiError(400, "invalid_body", "Choose at least one event.", "events");
     }
     const body = { url, description: description || null, events: isAll ? ["*"] : events };
     if (edited === undefined) {
@@ -189,7 +189,7 @@ function WebhookDialog({ edited, onChanged, onClose }: WebhookDialogProps) {
       setSecret(created.secret);
     } else {
       await call("PATCH", `v1/webhooks/${edited.id}`, { body });
-      toast("Changed the webhook.");
+      toast("Updated the webhook.");
       onClose();
     }
     onChanged();
@@ -201,7 +201,7 @@ function WebhookDialog({ edited, onChanged, onClose }: WebhookDialogProps) {
     <Dialog title={edited === undefined ? "Create a webhook" : "Edit webhook"} onClose={onClose}>
       <Form submit={edited === undefined ? "Create" : "Save"} onCancel={onClose} onSubmit={save}>
         <Field
-          label="Address"
+          label="URL"
           type="url"
           value={url}
           onInput={setUrl}
@@ -219,7 +219,7 @@ function WebhookDialog({ edited, onChanged, onClose }: WebhookDialogProps) {
                 label={type}
                 isChecked={events.includes(type)}
                 onChange={(isOn) =>
-                  setEvents(isOn ? [...events, type] : events.filter((one) => one !== type))
+                  setEvents(isOn ? [...events, type] : events.filter((event) => event !== type))
                 }
               />
             ))}
@@ -239,7 +239,7 @@ export function SecretDialog({ secret, onClose }: SecretDialogProps) {
   return (
     <Dialog title="Signing secret" onClose={onClose}>
       <Notice tone="warn">
-        Copy the secret now: it is shown only once. Your receiver checks signatures with it.
+        Copy the secret now. It is shown only once. Your receiver verifies signatures with it.
       </Notice>
       <CopyText text={secret} label="signing secret" />
     </Dialog>

@@ -4,32 +4,27 @@ import { integer, usd } from "../format.ts";
 import { meaningOf } from "./error-codes.ts";
 import type { Overview } from "./overview.tsx";
 
-interface WrongProps {
+interface IssuesProps {
   readonly overview: Overview;
   readonly isUnused: boolean;
 }
 
-interface WrongProps {
-  readonly overview: Overview;
-  readonly isUnused: boolean;
-}
-
-/** What to look at, each with the way there. */
-export function WhatIsWrong({ overview, isUnused }: WrongProps) {
+/** Current issues, each with a link to its remedy. */
+export function WhatIsWrong({ overview, isUnused }: IssuesProps) {
   const { failures, webhooks, provider_keys: providerKeys } = overview.troubles;
-  const ofMoney = moneyTroubles(overview);
-  if (ofMoney.length + failures.length + webhooks.length + providerKeys.length === 0) {
+  const balanceIssues = moneyIssues(overview);
+  if (balanceIssues.length + failures.length + webhooks.length + providerKeys.length === 0) {
     return isUnused ? null : (
       <p class="all-well">
-        Nothing is wrong now: no request was refused or failed in the last hour, and webhooks and
-        provider keys work.
+        No issues: no request was rejected or failed in the last hour, and webhooks and provider
+        keys work.
       </p>
     );
   }
   return (
-    <Panel title="What is wrong now">
+    <Panel title="Current issues">
       <ul class="troubles">
-        {ofMoney}
+        {balanceIssues}
         {failures.map(({ error_code: code, count }) => (
           <FailureTrouble key={code} code={code} count={count} />
         ))}
@@ -43,14 +38,14 @@ export function WhatIsWrong({ overview, isUnused }: WrongProps) {
             </Link>
             {next !== null && (
               <>
-                , tried again <Time iso={next} />
+                , next attempt <Time iso={next} />
               </>
             )}
           </li>
         ))}
         {providerKeys.map(({ provider, name }) => (
           <li key={`${provider} ${name}`} class="bad">
-            {provider} refuses your provider key {name}.{" "}
+            {provider} rejects your provider key {name}.{" "}
             <Link page="settings">Replace it in the settings</Link>
           </li>
         ))}
@@ -62,36 +57,36 @@ export function WhatIsWrong({ overview, isUnused }: WrongProps) {
 const DAY_MS = 86_400_000;
 const SOON_MS = 2 * DAY_MS;
 
-function moneyTroubles({ balance_usd: balance, forecast, replenishing }: Overview) {
+function moneyIssues({ balance_usd: balance, forecast, replenishing }: Overview) {
   const goneAt = forecast?.gone_at ?? null;
   const isGoneSoon =
     replenishing !== "active" && goneAt !== null && Date.parse(goneAt) - Date.now() < SOON_MS;
-  const topUp = <Link page="settings">Top up</Link>;
-  const troubles = [];
+  const topUpLink = <Link page="settings">Top up</Link>;
+  const issues = [];
   if (balance !== null && balance <= 0) {
-    troubles.push(
+    issues.push(
       <li key="balance" class="bad">
-        The balance is {usd(balance)}: requests may be refused until it is topped up. {topUp}
+        The balance is {usd(balance)}: requests can be rejected until you top up. {topUpLink}
       </li>,
     );
   } else if (isGoneSoon) {
-    troubles.push(
+    issues.push(
       <li key="balance">
-        The balance is gone <Time iso={goneAt} /> at the present pace. {topUp}
+        At the current rate, the balance is used up <Time iso={goneAt} />. {topUpLink}
       </li>,
     );
   }
   if (replenishing === "retrying" || replenishing === "stopped") {
-    troubles.push(
+    issues.push(
       <li key="replenishing" class={replenishing === "stopped" ? "bad" : undefined}>
         {replenishing === "stopped"
           ? "Automatic top-ups have stopped: the payment was declined three times. "
-          : "The payment of an automatic top-up was declined, and is tried again. "}
-        <Link page="settings">Look at the payment method</Link>
+          : "The payment of an automatic top-up was declined and will be retried. "}
+        <Link page="settings">Check the payment method</Link>
       </li>,
     );
   }
-  return troubles;
+  return issues;
 }
 
 interface FailureProps {

@@ -20,7 +20,9 @@ export function faultsOf({ temperature, maxTokens, fields }: Settings) {
   const isTemperature = temperatureValue >= 0 && temperatureValue <= MAX_TEMPERATURE;
   return {
     temperature: isTemperature ? undefined : "Enter a number from 0 to 2.",
-    maxTokens: /^(?:[1-9]\d{0,8})?$/.test(maxTokens) ? undefined : "Enter a whole number of at least 1.",
+    maxTokens: /^(?:[1-9]\d{0,8})?$/.test(maxTokens)
+      ? undefined
+      : "Enter a whole number of at least 1.",
     fields: fieldsOf(fields) === undefined ? "Enter a JSON object." : undefined,
   };
 }

@@ -86,7 +86,7 @@ export class CallSlots {
     const { promise, resolve } = Promise.withResolvers<number | undefined>();
     const listener = { handleEvent: () => waiting.end(undefined) };
     const cancel = this.#clock.after(withinMs, () => waiting.end(undefined));
-    const queue = open.some(reservesHalf) ? this.#waitingLast : this.#waiting;
+    const queue = open.some(isLowPriority) ? this.#waitingLast : this.#waiting;
     const waiting: Waiting = {
       owner,
       options: open,
@@ -126,7 +126,7 @@ export class CallSlots {
 
   /** Returns true if calls wait for the endpoint that are served before a new call of this organization. */
   #isAwaited(owner: string, limits: CallLimits): boolean {
-    if (reservesHalf(limits) && this.#waitingRooms.has(idsOf(limits))) return true;
+    if (isLowPriority(limits) && this.#waitingRooms.has(idsOf(limits))) return true;
     const room = this.#waitingRooms.get(nameOf(limits));
     if (room === undefined) return false;
     const held = this.#heldBy(owner, limits);
@@ -199,7 +199,7 @@ export class CallSlots {
   }
 }
 
-function reservesHalf(limits: CallLimits): boolean {
+function isLowPriority(limits: CallLimits): boolean {
   return limits[0]!.reservesHalf === true;
 }
 
@@ -209,5 +209,5 @@ function idsOf(limits: CallLimits): string {
 
 /** Returns the name of the queue for an endpoint. Low-priority calls have their own queue. */
 function nameOf(limits: CallLimits): string {
-  return reservesHalf(limits) ? `${idsOf(limits)}\nspared` : idsOf(limits);
+  return isLowPriority(limits) ? `${idsOf(limits)}\nspared` : idsOf(limits);
 }

@@ -90,7 +90,8 @@ function sharedOut(
   // The keys of a provider share the endpoint's position, so that a second key does not add to its weight.
   const endpoints = new Map<string, number>();
   for (const { placeId: baseEndpointId, weight } of candidates) {
-    if (!endpoints.has(baseEndpointId)) endpoints.set(baseEndpointId, score(baseEndpointId, weight ?? 1));
+    if (!endpoints.has(baseEndpointId))
+      endpoints.set(baseEndpointId, score(baseEndpointId, weight ?? 1));
   }
   const isShared = candidates.some(({ weight }) => weight !== undefined);
   const keys = rankedBy(candidates, ({ endpointId, key }) =>

@@ -1,11 +1,11 @@
 import { GatewayError } from "../../../lib/errors.ts";
 import {
-  type AskedSpeech,
-  type AskedTranscript,
+  type RequestedSpeech,
+  type RequestedTranscript,
   type AudioFields,
   type AudioTask,
   audioTaskOf,
-  type LackedAudio,
+  type UnsupportedAudio,
 } from "../../../providers/audio/fields.ts";
 import type { FieldModel } from "../../../providers/chat-fields.ts";
 import { planByLacks } from "./plan-by-lacks.ts";
@@ -25,12 +25,12 @@ export interface AskedAudio<Asked> {
  * a model or provider does not have"). Throws 400 unsupported_model if the models cannot generate speech, and
  * 400 unsupported_parameter if no candidate is left.
  */
-export function planSpeech(request: AskedAudio<AskedSpeech>, plan: RoutePlan): RoutePlan {
+export function planSpeech(request: AskedAudio<RequestedSpeech>, plan: RoutePlan): RoutePlan {
   return planTask("speech", request, plan, (fields, model) => fields.speech(request.asked, model));
 }
 
 /** Returns the plan of a transcription or translation, like `planSpeech`. */
-export function planTranscript(request: AskedAudio<AskedTranscript>, plan: RoutePlan): RoutePlan {
+export function planTranscript(request: AskedAudio<RequestedTranscript>, plan: RoutePlan): RoutePlan {
   return planTask("transcription", request, plan, (fields, model) =>
     fields.transcript(request.asked, model),
   );
@@ -45,7 +45,7 @@ function planTask(
   task: AudioTask,
   { params = {}, requiresAll }: AskedAudio<unknown>,
   plan: RoutePlan,
-  unsupportedOf: (fields: AudioFields, model: FieldModel) => LackedAudio<string>,
+  unsupportedOf: (fields: AudioFields, model: FieldModel) => UnsupportedAudio<string>,
 ): RoutePlan {
   const capable = plan.candidates.filter((candidate) => {
     const candidateTask = audioTaskOf(candidate.terms, fieldModelOf(candidate));

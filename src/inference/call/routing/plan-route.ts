@@ -10,7 +10,7 @@ import type {
 import { GatewayError } from "../../../lib/errors.ts";
 import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
 import type { Capability, Provider, ProviderKey } from "../../../providers/interface.ts";
-import type { LoadedByokKeys } from "./byokCandidates-keys.ts";
+import type { LoadedByokKeys } from "./own-keys.ts";
 import type { CallLimits } from "./call-slots.ts";
 import { isWeighted, type OrderingDependencies, orderCandidates } from "./order-candidates.ts";
 import type { ProviderPreferences, RoutePreferences } from "./preferences.ts";
@@ -136,7 +136,10 @@ const keyedId = (baseEndpointId: string, { name }: Pick<ProviderKey, "name">): s
 /**
  * Returns the ids under which the health of an endpoint is recorded. Each key of its provider has its own id.
  */
-export function endpointIdsOf(endpoint: ProviderAndModel, provider: Provider | undefined): readonly string[] {
+export function endpointIdsOf(
+  endpoint: ProviderAndModel,
+  provider: Provider | undefined,
+): readonly string[] {
   const baseEndpointId = baseEndpointIdOf(endpoint);
   return provider?.keys?.map((key) => keyedId(baseEndpointId, key)) ?? [baseEndpointId];
 }
@@ -187,7 +190,10 @@ export function planRoute(
     candidates,
     ...(sortedBy !== undefined && { sortedBy }),
     ...(skipped.size > 0 && {
-      skipped: [...skipped].map(([baseEndpointId, reason]) => ({ placeId: baseEndpointId, reason })),
+      skipped: [...skipped].map(([baseEndpointId, reason]) => ({
+        placeId: baseEndpointId,
+        reason,
+      })),
     }),
   };
 }
@@ -327,7 +333,9 @@ function ofOneChoice(
   if (order && order.length > 0) {
     return candidates.filter(({ providerId }) => order.includes(providerId));
   }
-  return candidates.filter(({ placeId: baseEndpointId }) => baseEndpointId === candidates[0]!.placeId);
+  return candidates.filter(
+    ({ placeId: baseEndpointId }) => baseEndpointId === candidates[0]!.placeId,
+  );
 }
 
 function noneLeft(

@@ -260,7 +260,7 @@ export class StreamRelay {
       while (this.answer.mayReportUsage) {
         const piece = await nextPiece(this.#reader);
         if (piece === undefined) return;
-        this.answer.pushBehindError(piece);
+        this.answer.pushAfterError(piece);
       }
     } catch {
       // The gateway's own count is used instead.

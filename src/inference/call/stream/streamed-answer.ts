@@ -1,7 +1,8 @@
 /**
  * A streamed answer. Its states:
  *
- *   opening    candidates are tried until one has sent its first event; nothing has been sent yet, so another provider can still take over
+ *   opening    candidates are tried until one has sent its first event; nothing has been sent to the client
+ *              yet, so another provider can still take over
  *   relaying   events are sent to the client, ahead of the last durable checkpoint by no more than the limit
  *   settling   the provider has ended; the charge becomes durable, and the ending follows it
  *   closed     after the ending, an error frame, a cut, or a disconnect of the client
@@ -423,8 +424,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   /**
-   * If every choice has a finish reason, ends the stream as complete. Some providers never send an end
-   * marker.
+   * Ends the stream as complete if every choice has a finish reason. Some providers never send an end marker.
    */
   #endAnswered(): boolean {
     if (!this.#isOpen || this.#isClosed || this.#finishing) return false;

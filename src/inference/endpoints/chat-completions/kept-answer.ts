@@ -235,8 +235,8 @@ function joinedCalls(before: unknown, pieces: unknown): unknown {
     }
     if (!isFields(called)) continue;
     const { name, arguments: json = "" } = called;
-    const known = (call.function ?? { name, arguments: "" }) as Record<string, unknown>;
-    call.function = { ...known, arguments: `${known.arguments}${json}` };
+    const previous = (call.function ?? { name, arguments: "" }) as Record<string, unknown>;
+    call.function = { ...previous, arguments: `${previous.arguments}${json}` };
   }
   return calls;
 }

@@ -52,7 +52,7 @@ export function providerBody(
   request: ChatRequest,
   candidate: Candidate,
   outputTokens: number | undefined,
-  lacked: RoutePlan["lacked"],
+  unsupported: RoutePlan["lacked"],
   { added, asItems, addition = "", customAsFunctions, promptShare = 1 }: ShapeOptions = {},
 ): ChatBody {
   const { provider, terms, upstreamModel: model } = candidate;
@@ -66,7 +66,7 @@ export function providerBody(
     model,
     promptTokens,
     outputTokens: needsLimit ? terms.maxOutputTokens : outputTokens,
-    leftOut: lacked?.get(candidate)?.leftOut ?? NOTHING,
+    leftOut: unsupported?.get(candidate)?.leftOut ?? NOTHING,
     added,
     asItems,
     addition,

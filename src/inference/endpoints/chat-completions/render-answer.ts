@@ -21,7 +21,7 @@ import {
   TOKENS_OF_IMAGE,
 } from "../../../providers/streamed-answer.ts";
 import { CompletionRender } from "../../../providers/thread-work.ts";
-import { notStreamed, streamedUnasked } from "../../../providers/transport/call-failures.ts";
+import { notStreamed, unexpectedStream } from "../../../providers/transport/call-failures.ts";
 import { RawStreamEvents } from "../../../providers/typed-answers.ts";
 import type { OpenedStream } from "../../call/endpoint.ts";
 import { customCall } from "./custom-tools.ts";
@@ -40,7 +40,7 @@ export function readAnswer(
   if (answer.kind === "completion") return answer.read(options);
   if (answer.kind === "typed-completion") return renderCompletion(answer, options);
   if (answer.kind === "long-typed-completion") return answer.render(longCompletion, options);
-  throw streamedUnasked();
+  throw unexpectedStream();
 }
 
 /**

@@ -148,7 +148,7 @@ function unsupportedPart(
   for (const kind in parts) {
     const takes =
       kind === WEB_ADDRESS
-        ? provider.fields.lacksWebAddresses?.(model) !== true
+        ? provider.fields.rejectsWebUrls?.(model) !== true
         : provider.fields.takesPart(kind as PartKind, model) &&
           (kind !== "file_id" || byokKeyId !== undefined);
     if (!takes) return { name: kind, param: parts[kind as PartKind]! };

@@ -44,20 +44,20 @@ const MAX_QUESTION_CHARACTERS = 2_000;
  * undefined if neither requests one. Throws 400.
  */
 export function webPlanOf(request: ChatRequest): WebPlan | undefined {
-  const { web_search_options: given } = request;
-  if (isAbsent(given) && !request.plugins) return undefined;
+  const { web_search_options: searchOptions } = request;
+  if (isAbsent(searchOptions) && !request.plugins) return undefined;
   const plugins = request.plugins ?? [];
   const at = plugins.findIndex(({ id }) => id === "web");
   const plugin = plugins[at];
   const param = `plugins.${at}`;
   const ofPlugin = plugin && optionsOfPlugin(plugin, param);
   const isOn = plugin !== undefined && plugin.enabled !== false;
-  if (isAbsent(given) || (!isOn && searchesItself(request))) {
+  if (isAbsent(searchOptions) || (!isOn && searchesItself(request))) {
     return isOn
       ? { param, options: { ...USUAL_SEARCH, ...ofPlugin }, prompt: promptOf(plugin, param) }
       : undefined;
   }
-  const ofField = optionsOfField(given as Fields);
+  const ofField = optionsOfField(searchOptions as Fields);
   return {
     param: isOn ? param : "web_search_options",
     options: { ...USUAL_SEARCH, ...ofField, ...(isOn && ofPlugin) },
@@ -116,13 +116,13 @@ function optionsOfPlugin(plugin: Fields, path: string): Partial<SearchOptions> {
   };
 }
 
-function optionsOfField(given: Fields): Partial<SearchOptions> {
+function optionsOfField(searchOptions: Fields): Partial<SearchOptions> {
   const field = "web_search_options";
-  for (const name in given) {
+  for (const name in searchOptions) {
     if (!OPTIONS.has(name)) throw unsupported(`${field}.${name.slice(0, 100)}`);
   }
-  const { location } = locationOf(given.user_location, `${field}.user_location`);
-  const size = contextSize(given.search_context_size, `${field}.search_context_size`);
+  const { location } = locationOf(searchOptions.user_location, `${field}.user_location`);
+  const size = contextSize(searchOptions.search_context_size, `${field}.search_context_size`);
   return { ...size, ...(location !== undefined && { location }) };
 }
 

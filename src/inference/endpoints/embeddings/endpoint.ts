@@ -119,7 +119,7 @@ const NEUTRAL_FIELDS = new Set([
 const COST = /"cost":[^,{}]*}}$/;
 
 /** Embeddings in the response cache. They are stored as they were sent, and a hit replaces only the cost. */
-const keptEmbeddings: CacheFormat<AcceptedEmbeddings> = {
+const embeddingsCacheFormat: CacheFormat<AcceptedEmbeddings> = {
   identity: ({ fields }) =>
     Object.fromEntries(Object.entries(fields).filter(([name]) => !NEUTRAL_FIELDS.has(name))),
   ofWhole: (body) => (typeof body === "string" ? body : new TextDecoder().decode(body)),
@@ -131,7 +131,7 @@ export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = 
   categories: ["embedding"],
   capability: "embed",
   title: "Embeddings",
-  kept: keptEmbeddings,
+  kept: embeddingsCacheFormat,
 
   standsInBatches: () => true,
   readable: withoutTokens,

@@ -31,7 +31,7 @@ function withRoomForPrompt({ prompt }: AcceptedImages, plan: RoutePlan): RoutePl
   const characters = charactersOf(prompt);
   const roomy = limits.filter(({ most }) => characters <= most);
   if (roomy.length === limits.length) return plan;
-  if (roomy.length > 0) return filtered(plan, (one) => characters <= promptLimit(one));
+  if (roomy.length > 0) return filtered(plan, (candidate) => characters <= promptLimit(candidate));
   const most = Math.max(...limits.map((limit) => limit.most));
   throw new GatewayError(
     "invalid_body",
@@ -80,10 +80,12 @@ function withTask({ task }: AcceptedImages, plan: RoutePlan): RoutePlan {
   );
 }
 
-function filtered(plan: RoutePlan, isKept: (candidate: Candidate) => boolean): RoutePlan {
-  const candidates = plan.candidates.filter(isKept);
+function filtered(plan: RoutePlan, matches: (candidate: Candidate) => boolean): RoutePlan {
+  const candidates = plan.candidates.filter(matches);
   if (candidates.length === plan.candidates.length) return plan;
-  const models = plan.models.filter((model) => candidates.some((one) => one.model === model));
+  const models = plan.models.filter((model) =>
+    candidates.some((candidate) => candidate.model === model),
+  );
   return { ...plan, models: candidates.length === 0 ? plan.models : models, candidates };
 }
 
@@ -91,10 +93,14 @@ function requestedImages({ task, images, mask, asked }: AcceptedImages): Request
   return { task, inputs: images.length, hasMask: mask !== undefined, fields: asked };
 }
 
-function lackOf(candidate: Candidate, requested: RequestedImages, requiresAll: boolean): Lack {
+function unsupportedBy(
+  candidate: Candidate,
+  requested: RequestedImages,
+  requiresAll: boolean,
+): Lack {
   const { imageFields } = candidate.provider;
   if (imageFields === undefined) return { leftOut: [], listed: [], barrier: undefined };
-  const unsupported = imageFields.lackOf(requested, fieldModelOf(candidate), requiresAll);
+  const unsupported = imageFields.unsupported(requested, fieldModelOf(candidate), requiresAll);
   const { barrier, leftOut, listed } = unsupported;
   const at = barrier === undefined ? undefined : { name: barrier, param: barrier };
   return { leftOut, listed, barrier: at };

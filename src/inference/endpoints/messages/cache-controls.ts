@@ -32,8 +32,8 @@ export function withDefaultLifetime(body: MessagesBody): MessagesBody {
 /** Returns the request with breakpoints reduced to type and lifetime, which every platform supports. */
 export function withPlainCache(body: MessagesBody): MessagesBody {
   return changed(body, (control) => {
-    const { type, ttl, ...others } = control;
-    if (Object.keys(others).length === 0) return control;
+    const { type, ttl, ...rest } = control;
+    if (Object.keys(rest).length === 0) return control;
     return typeof ttl === "string" ? { type, ttl } : { type };
   });
 }

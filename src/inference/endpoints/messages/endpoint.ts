@@ -14,7 +14,7 @@ import type {
 } from "../../../providers/messages-provider.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import { type AnswerThread, readAnswerText } from "../../../providers/thread-work.ts";
-import { notStreamed, streamedUnasked } from "../../../providers/transport/call-failures.ts";
+import { notStreamed, unexpectedStream } from "../../../providers/transport/call-failures.ts";
 import { choiceOf, RawStreamEvents } from "../../../providers/typed-answers.ts";
 import { type ProviderCall, providerRequest, sentLimit } from "../../call/call.ts";
 import {
@@ -113,13 +113,13 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
     if (passes(candidate, admitted.request.asked)) {
       const answer = await passOn(call, candidate, admitted);
       if (answer.kind === "completion") return answer.read(options);
-      throw streamedUnasked();
+      throw unexpectedStream();
     }
     const answered = await chat(call, candidate, admitted);
     const answer = admitted.guard === undefined ? answered : await admitted.guard.answer(answered);
     if (answer.kind === "typed-completion") return completionOf(answer.choices[0]!, answer.usage);
     if (answer.kind === "long-typed-completion") return answer.render(longTypedMessage, {});
-    if (answer.kind !== "completion") throw streamedUnasked();
+    if (answer.kind !== "completion") throw unexpectedStream();
     const { body, usage, estimatedTokens } = await answer.read(options);
     const message =
       body instanceof Uint8Array

@@ -40,14 +40,18 @@ const NAMES: Readonly<Record<string, string>> = {
  */
 export function planMessages(request: AskedOfCandidates, plan: RoutePlan): RoutePlan {
   if (plan.candidates.length === 0) return plan;
-  const passable = plan.candidates.filter((one) => passes(one, request) && canFetch(request, one));
+  const passable = plan.candidates.filter(
+    (candidate) => passes(candidate, request) && canFetch(request, candidate),
+  );
   const passed = planPassed(request, passable);
   const translated = planTranslated(request, plan, passed);
   const lacked = new Map([...passed.lacked, ...translated.lacked]);
   const candidates = plan.candidates.filter(
-    (one) => passed.candidates.has(one) || translated.candidates.has(one),
+    (candidate) => passed.candidates.has(candidate) || translated.candidates.has(candidate),
   );
-  const models = plan.models.filter((model) => candidates.some((one) => one.model === model));
+  const models = plan.models.filter((model) =>
+    candidates.some((candidate) => candidate.model === model),
+  );
   const skipped = [...(plan.skipped ?? []), ...passed.skipped, ...translated.skipped];
   return { ...plan, models, candidates, skipped, ...(lacked.size > 0 && { lacked }) };
 }
@@ -73,7 +77,7 @@ export function passes(
 /** Returns true if the request has no web addresses, or the platform can download them. */
 function canFetch({ chat }: AskedOfCandidates, candidate: Candidate): boolean {
   const { fields } = candidate.provider;
-  if (fields?.lacksWebAddresses?.(fieldModelOf(candidate)) !== true) return true;
+  if (fields?.rejectsWebUrls?.(fieldModelOf(candidate)) !== true) return true;
   return askedParts(chat).web_address === undefined;
 }
 
@@ -89,15 +93,16 @@ interface Part {
 
 function planPassed(request: AskedOfCandidates, passable: readonly Candidate[]): Part {
   const needsLongCache = request.passedSize.longCacheLifetime !== undefined;
-  const lacked = new Map<Candidate, LackedFields>();
+  const unsupported = new Map<Candidate, LackedFields>();
   for (const candidate of passable) {
     const betas = request.betas.filter((beta) => !passesBeta(beta, candidate));
     const listed = [...request.unpriced, ...unsupportedByPlatform(request, candidate)];
     listed.push(...betas.map(nameOfBeta));
     if (needsLongCache && !pricesLongCache(candidate)) listed.push("cache_control.ttl");
-    if (listed.length > 0) lacked.set(candidate, { leftOut: [], listed: [...new Set(listed)] });
+    if (listed.length > 0)
+      unsupported.set(candidate, { leftOut: [], listed: [...new Set(listed)] });
   }
-  return { candidates: new Set(passable), lacked, skipped: [] };
+  return { candidates: new Set(passable), lacked: unsupported, skipped: [] };
 }
 
 function unsupportedByPlatform(
@@ -131,7 +136,7 @@ export function pricesLongCache({ terms, provider }: Candidate): boolean {
 }
 
 function planTranslated(request: AskedOfCandidates, plan: RoutePlan, passed: Part): Part {
-  const candidates = plan.candidates.filter((one) => !passed.candidates.has(one));
+  const candidates = plan.candidates.filter((candidate) => !passed.candidates.has(candidate));
   const nothing: Part = { candidates: new Set(), lacked: new Map(), skipped: [] };
   if (candidates.length === 0) return nothing;
   const before = plan.skipped?.length ?? 0;

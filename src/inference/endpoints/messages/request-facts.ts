@@ -2,7 +2,7 @@ import type { ChatBody } from "../../../providers/chat-body.ts";
 import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
 import { type BodyShape, shapedBody } from "../chat-completions/provider-body.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
-import { cacheControlsOf, withPlainCache, withUsualCache } from "./cache-controls.ts";
+import { cacheControlsOf, withPlainCache, withDefaultLifetime } from "./cache-controls.ts";
 import { chatRequestOf } from "./chat-request.ts";
 import { passedMedia } from "./passed-media.ts";
 import { passedFields, unpricedFields } from "./passed-request.ts";
@@ -106,7 +106,7 @@ export function shapedMessages(body: MessagesBody, shape: MessagesShape): Record
     return shapedBody(chatRequestOf(body, shape.keepsCacheControl).request, shape.body);
   }
   const { keepsLongCache, platform, maxTokens } = shape;
-  const cached = keepsLongCache ? body : withUsualCache(body);
+  const cached = keepsLongCache ? body : withDefaultLifetime(body);
   if (platform === undefined) return passedFields(cached, maxTokens);
   return passedFields(platformFields(withPlainCache(cached), platform.editsContext), maxTokens);
 }

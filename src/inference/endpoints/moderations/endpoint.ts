@@ -120,11 +120,11 @@ const moderationsEndpoint: PaidEndpoint<AcceptedModerations, Moderations> = {
   title: "Moderation",
 
   accept(body) {
-    const given = body as ModerationsRequest;
-    assertRecordable(given);
-    const isOpen = given.model === undefined || given.model === null;
-    const fields = isOpen && !given.models ? { ...given, model: DEFAULT_MODEL } : given;
-    const input = typeof given.input === "string" ? [given.input] : given.input;
+    const stated = body as ModerationsRequest;
+    assertRecordable(stated);
+    const isOpen = stated.model === undefined || stated.model === null;
+    const fields = isOpen && !stated.models ? { ...stated, model: DEFAULT_MODEL } : stated;
+    const input = typeof stated.input === "string" ? [stated.input] : stated.input;
     let bytes = 0;
     let images = 0;
     for (const entry of input) {

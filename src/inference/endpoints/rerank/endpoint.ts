@@ -120,7 +120,7 @@ const rerankEndpoint: PaidEndpoint<AcceptedRerank, Ranking> = {
   accept(body) {
     const fields = body as RerankRequest;
     assertRecordable(fields);
-    const texts = fields.documents.map((one) => (typeof one === "string" ? one : one.text));
+    const texts = fields.documents.map((entry) => (typeof entry === "string" ? entry : entry.text));
     const size = {
       queryBytes: Buffer.byteLength(fields.query),
       documentBytes: texts.map((text) => Buffer.byteLength(text)),
@@ -155,7 +155,9 @@ const rerankEndpoint: PaidEndpoint<AcceptedRerank, Ranking> = {
     const { documents, top_n: shown, return_documents: returns } = fields;
     const results = scores
       .map((score, index) => ({ index, relevance_score: score }))
-      .sort((one, other) => other.relevance_score - one.relevance_score || one.index - other.index)
+      .sort(
+        (left, right) => right.relevance_score - left.relevance_score || left.index - right.index,
+      )
       .slice(0, shown ?? scores.length)
       .map((result) =>
         returns ? { ...result, document: shownDocument(documents[result.index]!) } : result,

@@ -185,9 +185,9 @@ function choiceOf(
 
 /** Returns the choice of a function, or undefined if any tool of a server is allowed. */
 function named(choice: Pick<ToolChoice, "type" | "name">): Fields | undefined {
-  const here = chosenHere(choice);
-  if (here === null) return undefined;
-  return functionNamed(here ?? choice.name);
+  const functionName = chosenHere(choice);
+  if (functionName === null) return undefined;
+  return functionNamed(functionName ?? choice.name);
 }
 
 function functionNamed(name: string | undefined): Fields {

@@ -4,7 +4,7 @@ import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { SharedBytesWriter } from "../../../lib/shared-bytes.ts";
 import { type AnswerThread, readAnswerText } from "../../../providers/thread-work.ts";
-import { streamedUnasked } from "../../../providers/transport/call-failures.ts";
+import { unexpectedStream } from "../../../providers/transport/call-failures.ts";
 import { choiceOf } from "../../../providers/typed-answers.ts";
 import { type ProviderCall, sentLimit } from "../../call/call.ts";
 import {
@@ -152,7 +152,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
       return outputOf(answer.choices[0]!, answer.usage, options);
     }
     if (answer.kind === "long-typed-completion") return answer.render(longTypedOutput, options);
-    if (answer.kind !== "completion") throw streamedUnasked();
+    if (answer.kind !== "completion") throw unexpectedStream();
     const { body, usage, estimatedTokens } = await answer.read({
       requestId: call.requestId,
       hidesReasoning: false,

@@ -147,16 +147,16 @@ function assertItem(item: Item, path: string): void {
 function assertParts(parts: unknown, path: string): void {
   if (!Array.isArray(parts)) return;
   for (const [at, part] of parts.entries()) {
-    const here = `${path}.${at}`;
+    const partPath = `${path}.${at}`;
     if (!isFields(part) || typeof part.type !== "string")
-      throw invalid(`${here}.type`, "is required");
+      throw invalid(`${partPath}.type`, "is required");
     if (part.type === "input_image" && typeof part.file_id === "string") {
-      throw unsupported(`${here}.file_id`);
+      throw unsupported(`${partPath}.file_id`);
     }
-    if (Object.hasOwn(PARTS, part.type)) assertMembers(part, PARTS[part.type]!, here);
+    if (Object.hasOwn(PARTS, part.type)) assertMembers(part, PARTS[part.type]!, partPath);
     const isBare = FILE_MEMBERS.every((name) => typeof part[name] !== "string");
     if (part.type === "input_file" && isBare) {
-      throw invalid(here, `needs one of ${FILE_MEMBERS.join(", ")}`);
+      throw invalid(partPath, `needs one of ${FILE_MEMBERS.join(", ")}`);
     }
   }
 }
@@ -199,9 +199,11 @@ function assertChoice({ tools, tool_choice: choice }: ResponsesBody): void {
   const runHere = (tools ?? []).filter(isRunHere);
   const ofProvider = new Set((tools ?? []).filter(isProviderTool).map(({ type }) => type));
   const assertNamed = (type: string, name: string | undefined, path: string) => {
-    const here = chosenHere({ type, name });
-    if (here !== undefined) {
-      const isThere = runHere.some((tool) => tool.type === type || chosenHere(tool) === here);
+    const functionName = chosenHere({ type, name });
+    if (functionName !== undefined) {
+      const isThere = runHere.some(
+        (tool) => tool.type === type || chosenHere(tool) === functionName,
+      );
       if (!isThere) throw invalid(`${path}.type`, "is not the type of a tool");
       return;
     }

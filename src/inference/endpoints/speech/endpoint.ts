@@ -91,7 +91,7 @@ const endpoint: PaidEndpoint<AcceptedSpeech, WholeSpeech> = {
   },
 
   plan({ fields, format, size }, plan): RoutePlan {
-    const asked = {
+    const requested = {
       format,
       characters: size.characters,
       speed: fields.speed ?? undefined,
@@ -99,7 +99,7 @@ const endpoint: PaidEndpoint<AcceptedSpeech, WholeSpeech> = {
       fields: Object.keys(providerFields(fields)),
     };
     const requiresAll = fields.provider?.require_parameters === true;
-    return planSpeech({ asked, requiresAll }, plan);
+    return planSpeech({ asked: requested, requiresAll }, plan);
   },
 
   bound: ({ size }, terms) => speechBound(size, terms),

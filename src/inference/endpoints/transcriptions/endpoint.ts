@@ -158,7 +158,7 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
   }
 
   plan({ fields, needs }: AcceptedSound, plan: AdmittedCall<AcceptedSound>["plan"]) {
-    const asked = {
+    const requested = {
       task: this.#task,
       needs,
       logprobs: asksLogprobs(fields),
@@ -168,7 +168,7 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
       fields: Object.keys(providerFields(fields)),
     };
     const requiresAll = fields.provider?.require_parameters === true;
-    return planTranscript({ asked, params: PARAMS, requiresAll }, plan);
+    return planTranscript({ asked: requested, params: PARAMS, requiresAll }, plan);
   }
 
   bound({ size }: AcceptedSound, terms: Candidate["terms"]) {

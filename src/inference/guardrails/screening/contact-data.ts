@@ -144,7 +144,7 @@ const IPV6 =
   /(?<![\w:.])(?=[0-9A-Fa-f]{0,4}:[0-9A-Fa-f]{0,4}:)[0-9A-Fa-f:]{3,39}(?:(?<=:)(?:\d{1,3}\.){3}\d{1,3})?(?![\w:])/g;
 const VERSION_BEFORE =
   /(?:\bversion|\bversie|\bwersja|\bv|\brelease|§|\bsection|\bchapter)[ .:]{0,2}$/i;
-/** Ranges of addresses that identify no person or machine. */
+/** Address ranges that do not identify a host. */
 const NO_ADDRESSES: ReadonlySet<string> = new Set(["loopback", "unspecified", "broadcast"]);
 
 export function findAddresses(text: string, from: number): Span[] {

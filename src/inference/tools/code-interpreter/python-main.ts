@@ -56,11 +56,11 @@ const OPTIONS = {
 };
 
 /** Read before the global of this name is removed. */
-const { process: ownProcess } = globalThis;
+const { process: currentProcess } = globalThis;
 
 type RunCell = (code: string) => Promise<boolean>;
 
-await serve(JSON.parse(ownProcess.argv[2]!) as PythonSettings);
+await serve(JSON.parse(currentProcess.argv[2]!) as PythonSettings);
 
 async function serve(settings: PythonSettings): Promise<void> {
   boundPythonMemory(settings.maxPythonBytes);
@@ -74,7 +74,7 @@ async function serve(settings: PythonSettings): Promise<void> {
   const runCell = python.runPython(PREPARE_PYTHON) as RunCell;
   // A Python with a fatal error cannot run code or report the error, so the process exits.
   const { _api: api } = python as unknown as { readonly _api: { on_fatal?(): void } };
-  api.on_fatal = () => ownProcess.exit(1);
+  api.on_fatal = () => currentProcess.exit(1);
   const files = new WrittenFiles(python.FS as FileSystem, settings.maxPictureBytes);
   // Compiles everything that is compiled on first use.
   await runCell("import asyncio; await asyncio.sleep(0)");
@@ -84,7 +84,7 @@ async function serve(settings: PythonSettings): Promise<void> {
   const orders = new FrameReader(settings.maxOrderBytes);
   for (const buffer = new Uint8Array(READ_BYTES); ; ) {
     const length = readSync(INPUT, buffer);
-    if (length === 0) ownProcess.exit(0);
+    if (length === 0) currentProcess.exit(0);
     for (const { kind, payload } of orders.push(buffer.slice(0, length))) {
       if (kind === ORDER.file) files.add(decodeFile(payload)!);
       else if (kind === ORDER.run) {

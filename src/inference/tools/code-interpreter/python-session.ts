@@ -177,7 +177,7 @@ const MAX_NAME_CHARACTERS = 100;
 function freeName(filename: string, files: readonly NamedFile[]): string {
   const plain = filename.replace(/[^\p{L}\p{N}._ -]/gu, "_").replace(/^\.+/, "_");
   const name = plain.slice(-MAX_NAME_CHARACTERS).toWellFormed() || "file";
-  const usedNames = new Set(files.map((other) => other.name));
+  const usedNames = new Set(files.map((file) => file.name));
   for (let count = 2; ; count++) {
     const candidate = count === 2 && !usedNames.has(name) ? name : `${count}-${name}`;
     if (!usedNames.has(candidate)) return candidate;

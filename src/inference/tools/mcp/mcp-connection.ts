@@ -243,11 +243,11 @@ function failureOf(error: unknown, server: McpServer): McpFailure {
 }
 
 function whyOf(error: unknown, server: McpServer): string {
-  const refusal = causeOf(error, (one) => one instanceof EgressRefused);
+  const refusal = causeOf(error, (cause) => cause instanceof EgressRefused);
   if (refusal !== undefined) return `cannot be called: its address ${refusal.message}`;
-  if (causeOf(error, (one) => one instanceof NameNotResolved))
+  if (causeOf(error, (cause) => cause instanceof NameNotResolved))
     return "has a name that could not be resolved";
-  if (causeOf(error, (one) => one instanceof AnswerTooLong))
+  if (causeOf(error, (cause) => cause instanceof AnswerTooLong))
     return "answers with more bytes than allowed";
   const status = statusOf(error);
   if (status !== undefined) return `answers with status ${status}`;

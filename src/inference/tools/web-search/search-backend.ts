@@ -2,7 +2,7 @@ import { GatewayError } from "../../../lib/errors.ts";
 import { jsonValue } from "../../../lib/json.ts";
 import type { SearchConfig } from "../../../platform/config/search-settings.ts";
 import { MAX_QUICK_ANSWER_BYTES, readWhole } from "../../../providers/transport/bounded-body.ts";
-import { type HttpClient, sent } from "../../../providers/transport/provider-response.ts";
+import { type HttpClient, sendRequest } from "../../../providers/transport/provider-response.ts";
 import { backendRequest, type FoundPage, foundPages } from "./backends.ts";
 import type { SearchOptions } from "./search-options.ts";
 
@@ -51,7 +51,7 @@ export class SearchBackend {
 
   async #ask(query: string, options: SearchOptions, signal: AbortSignal): Promise<FoundPage[]> {
     const { url, ...request } = backendRequest(this.#config, query, options);
-    const response = await sent(this.#client, url, {
+    const response = await sendRequest(this.#client, url, {
       ...request,
       signal,
       connectTimeoutMs: this.#timeoutMs,

@@ -58,19 +58,19 @@ export const USUAL_SEARCH: SearchOptions = {
  */
 export function searchOptionsOfTool(tool: Fields, path: string): SearchOptions {
   const filters = tool.filters ?? {};
-  if (!isFields(filters)) throw invalid(`${place}.filters`, "must be an object");
-  const { location } = locationOf(tool.user_location, `${place}.user_location`);
+  if (!isFields(filters)) throw invalid(`${path}.filters`, "must be an object");
+  const { location } = locationOf(tool.user_location, `${path}.user_location`);
   const domains = (holder: Fields, at: string, name: string) =>
     domainFilters(holder[name], `${at}.${name}`);
   return {
-    ...contextSize(tool.search_context_size, `${place}.search_context_size`),
+    ...contextSize(tool.search_context_size, `${path}.search_context_size`),
     allowed: [
-      ...domains(filters, `${place}.filters`, "allowed_domains"),
-      ...domains(tool, place, "allowed_domains"),
+      ...domains(filters, `${path}.filters`, "allowed_domains"),
+      ...domains(tool, path, "allowed_domains"),
     ],
     blocked: [
-      ...domains(filters, `${place}.filters`, "blocked_domains"),
-      ...domains(tool, place, "blocked_domains"),
+      ...domains(filters, `${path}.filters`, "blocked_domains"),
+      ...domains(tool, path, "blocked_domains"),
     ],
     location,
   };
@@ -79,13 +79,13 @@ export function searchOptionsOfTool(tool: Fields, path: string): SearchOptions {
 /** Returns the limits of a context size. Throws 400. */
 export function contextSize(
   value: unknown,
-  place: string,
+  path: string,
 ): Pick<SearchOptions, "maxResults" | "maxCharacters"> {
   if (value === undefined || value === null) return CONTEXT_SIZES.medium;
   if (typeof value === "string" && Object.hasOwn(CONTEXT_SIZES, value)) {
     return CONTEXT_SIZES[value as keyof typeof CONTEXT_SIZES];
   }
-  throw invalid(place, `must be one of ${Object.keys(CONTEXT_SIZES).join(", ")}`);
+  throw invalid(path, `must be one of ${Object.keys(CONTEXT_SIZES).join(", ")}`);
 }
 
 /**
@@ -94,29 +94,29 @@ export function contextSize(
  */
 export function locationOf(
   value: unknown,
-  place: string,
+  path: string,
 ): { readonly location: UserLocation | undefined } {
   if (value === undefined || value === null) return { location: undefined };
-  if (!isFields(value)) throw invalid(place, "must be an object");
+  if (!isFields(value)) throw invalid(path, "must be an object");
   if (value.type !== undefined && value.type !== "approximate") {
-    throw invalid(`${place}.type`, 'must be "approximate"');
+    throw invalid(`${path}.type`, 'must be "approximate"');
   }
   const { approximate } = value;
   if (approximate !== undefined) {
-    if (!isFields(approximate)) throw invalid(`${place}.approximate`, "must be an object");
-    return { location: namedLocation(approximate, `${place}.approximate`) };
+    if (!isFields(approximate)) throw invalid(`${path}.approximate`, "must be an object");
+    return { location: namedLocation(approximate, `${path}.approximate`) };
   }
-  return { location: namedLocation(value, place) };
+  return { location: namedLocation(value, path) };
 }
 
-function namedLocation(fields: Fields, place: string): UserLocation {
+function namedLocation(fields: Fields, path: string): UserLocation {
   const location: Record<string, string> = {};
   for (const name of ["country", "region", "city", "timezone"]) {
     const value = fields[name];
     if (value === undefined || value === null || value === "") continue;
     if (typeof value !== "string" || value.length > MAX_LOCATION_CHARACTERS) {
       throw invalid(
-        `${place}.${name}`,
+        `${path}.${name}`,
         `must be a string of at most ${MAX_LOCATION_CHARACTERS} characters`,
       );
     }
@@ -125,7 +125,7 @@ function namedLocation(fields: Fields, place: string): UserLocation {
   const { country } = location;
   if (country !== undefined) {
     if (!/^[a-z]{2}$/i.test(country)) {
-      throw invalid(`${place}.country`, "must be a country code of two letters");
+      throw invalid(`${path}.country`, "must be a country code of two letters");
     }
     location.country = country.toUpperCase();
   }
@@ -133,16 +133,16 @@ function namedLocation(fields: Fields, place: string): UserLocation {
 }
 
 /** Parses a list of domains. Throws 400. */
-export function domainFilters(value: unknown, place: string): DomainFilter[] {
+export function domainFilters(value: unknown, path: string): DomainFilter[] {
   if (value === undefined || value === null) return [];
   if (!Array.isArray(value) || value.length > MAX_DOMAINS) {
-    throw invalid(place, `must be a list of at most ${MAX_DOMAINS} domains`);
+    throw invalid(path, `must be a list of at most ${MAX_DOMAINS} domains`);
   }
   return value.map((entry, at) => {
     const text = typeof entry === "string" ? entry.toLowerCase() : "";
     const parts = text.length > MAX_DOMAIN_CHARACTERS ? null : DOMAIN.exec(text);
     if (parts === null) {
-      throw invalid(`${place}.${at}`, 'must be a domain like "example.com", without a scheme');
+      throw invalid(`${path}.${at}`, 'must be a domain like "example.com", without a scheme');
     }
     return { host: parts[1]!, path: parts[2] ?? "" };
   });

@@ -56,7 +56,7 @@ export class WebSearch {
     { organizationId, requestId, signal }: SearchCaller,
   ): Promise<SearchResult[]> {
     const { backend, onError, pages, pagesTimeoutMs = PAGES_TIMEOUT_MS } = this.#dependencies;
-    const found = await backend.find(query, options, signal).catch((error: unknown) => {
+    const pagesFound = await backend.find(query, options, signal).catch((error: unknown) => {
       if (!signal.aborted) onError(error, requestId);
       throw error;
     });
@@ -64,7 +64,7 @@ export class WebSearch {
     const owner = organizationId;
     const limited = AbortSignal.any([signal, AbortSignal.timeout(pagesTimeoutMs)]);
     const results = await Promise.all(
-      found.map(async ({ url, title, snippet, text }) => {
+      pagesFound.map(async ({ url, title, snippet, text }) => {
         // Many pages reject programs, and some cannot be read. The search continues without them.
         const page =
           text ?? (await pages.textOf({ owner, url, maxCharacters }, limited).catch(() => ""));

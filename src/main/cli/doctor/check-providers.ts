@@ -9,7 +9,7 @@ import type { LeftOut } from "../../../providers/catalogue/provider-models.ts";
 import { ProviderFailure } from "../../../providers/interface.ts";
 import { keyHeaders, modelListUrl } from "../../../providers/model-list-request.ts";
 import { readWhole } from "../../../providers/transport/bounded-body.ts";
-import { type HttpClient, sent } from "../../../providers/transport/provider-response.ts";
+import { type HttpClient, sendRequest } from "../../../providers/transport/provider-response.ts";
 import { createVertexProvider } from "../../../providers/vertex/vertex-provider.ts";
 import { type Finding, ok, warning, wrong } from "./check-services.ts";
 
@@ -40,7 +40,7 @@ async function checkProvider(
   const name = `provider ${id}`;
   if (baseUrl === "") return ok(name, "built in");
   try {
-    const response = await sent(client, baseUrl, {
+    const response = await sendRequest(client, baseUrl, {
       method: "HEAD",
       headers: {},
       body: "",
@@ -202,7 +202,7 @@ async function askForModels(
   apiKey: string | undefined,
 ): Promise<Asked> {
   const headers = { accept: "application/json", ...keyHeaders(provider.type, apiKey) };
-  const response = await sent(client, modelListUrl(provider.type, provider.baseUrl), {
+  const response = await sendRequest(client, modelListUrl(provider.type, provider.baseUrl), {
     method: "GET",
     headers,
     body: "",

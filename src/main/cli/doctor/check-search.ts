@@ -1,7 +1,7 @@
 import { SearchBackend } from "../../../inference/tools/web-search/search-backend.ts";
 import { USUAL_SEARCH } from "../../../inference/tools/web-search/search-options.ts";
 import type { SearchConfig } from "../../../platform/config/search-settings.ts";
-import { type HttpClient, sent } from "../../../providers/transport/provider-response.ts";
+import { type HttpClient, sendRequest } from "../../../providers/transport/provider-response.ts";
 import { type Finding, ok, warning, wrong } from "./check-services.ts";
 
 const NAME = "web search";
@@ -18,7 +18,7 @@ export async function checkSearch(
   const place = `${search.backend} at ${search.url}`;
   try {
     if (!isLive) {
-      await sent(client, search.url, {
+      await sendRequest(client, search.url, {
         method: "HEAD",
         headers: {},
         body: "",

@@ -1,17 +1,23 @@
 import { Redis, type RedisOptions } from "ioredis";
 import type { Clock } from "../../../lib/clock.ts";
 
-/** Without an answer by then a command has failed; its caller continues without Redis. */
+/**
+ * Milliseconds after which an unanswered command counts as failed. Its caller continues without
+ * Redis.
+ */
 export const ANSWER_TIMEOUT_MS = 250;
 const SLICES = 5;
-/** Until then an answer is awaited by `onLate`, and by the handshake of a connection. */
+/**
+ * Milliseconds within which `onLate` still receives an answer. The handshake of a connection has
+ * the same timeout.
+ */
 const COMMAND_TIMEOUT_MS = 2_000;
 const CONNECT_TIMEOUT_MS = 1_000;
 const MAX_RECONNECT_DELAY_MS = 500;
 
 /**
- * Fails at once where Redis is not there, and connects again by itself for as long as it takes. Nothing is
- * kept for later or sent a second time: what was not answered is decided without Redis.
+ * Commands fail immediately if Redis is unavailable, and the driver reconnects for as long as it
+ * takes. No command is queued or sent again: without an answer, the decision is made without Redis.
  */
 const OPTIONS: RedisOptions = {
   lazyConnect: true,
@@ -21,16 +27,17 @@ const OPTIONS: RedisOptions = {
   commandTimeout: COMMAND_TIMEOUT_MS,
   connectTimeout: CONNECT_TIMEOUT_MS,
   retryStrategy: (attempt) => Math.min(attempt * 50, MAX_RECONNECT_DELAY_MS),
-  // A peer that hangs does not take part in closing either.
+  // A peer that hangs does not answer when the connection is closed either.
   disconnectTimeout: ANSWER_TIMEOUT_MS,
   autoResubscribe: false,
   disableClientInfo: true,
 };
 
 /**
- * Rejects where no answer is read in time. Time is counted in slices, each as its own length however late this
- * process sees its end: a process that was held up learns nothing of Redis by that, and has the next slice to
- * read what came meanwhile. An answer that comes after the rejection goes to `onLate`.
+ * Rejects if no answer is read in time. The time is counted in slices, each of which counts as its
+ * own length, however late this process sees its end. A process that was blocked learns nothing
+ * about Redis from that, and has the next slice to read the answers that have arrived. An answer
+ * after the rejection goes to `onLate`.
  */
 export function answerInTime<Answer>(
   clock: Clock,
@@ -61,22 +68,22 @@ export function answerInTime<Answer>(
 
 interface RedisConnection {
   readonly redis: Redis;
-  /** Resolves when the first attempt to connect has ended, however it did. */
+  /** Resolves after the first attempt to connect, whether it succeeded or not. */
   readonly tried: Promise<void>;
-  /** Drops a connection on which nothing is answered; a new one follows by itself. */
+  /** Drops a connection that does not answer. The driver then opens a new one. */
   reconnect(): void;
-  /** What keeps it from connecting, if anything does. */
+  /** Returns the error that prevents a connection, or undefined. */
   failure(): Error | undefined;
 }
 
-/** Connects in the background. Commands that fail report what goes wrong. */
+/** Connects in the background. Commands that fail report the errors. */
 export function openRedis(url: string): RedisConnection {
   const redis = new Redis(url, OPTIONS);
   let failure: Error | undefined;
   let isDropping = false;
   redis.on("error", (error: Error) => {
     const isOfNumber = isOfDatabaseNumber(error);
-    // What follows it says less.
+    // Later errors are less specific than one about the database number.
     if (isOfNumber || !isOfDatabaseNumber(failure)) failure = error;
     // The driver would continue with database 0, which may belong to another deployment.
     if (isOfNumber) redis.disconnect(true);
@@ -103,18 +110,24 @@ function isOfDatabaseNumber(error: Error | undefined): boolean {
   return (error as { command?: { name?: unknown } } | undefined)?.command?.name === "select";
 }
 
-/** Two clocks that run apart by more than this between two answers were not merely slow: one was set. */
+/**
+ * Milliseconds by which the difference of two clocks can change between two answers. If it changes
+ * by more, one of the clocks was set.
+ */
 const MAX_DRIFT_MS = 500;
 
 /**
- * What time Redis has, known from its answers. An answer's time lies between sending and receiving, which
- * bounds by how much the two clocks differ.
+ * The time of Redis, known from its answers. The time of an answer lies between sending and
+ * receiving, which bounds the difference of the two clocks.
  */
 export class RedisTime {
   #leastAheadMs = Number.NEGATIVE_INFINITY;
   #mostAheadMs = Number.POSITIVE_INFINITY;
 
-  /** False where a clock was set since the last answer, so that nothing can be said of ages. */
+  /**
+   * Records the time of an answer. Returns false if a clock was set since the last answer, so that
+   * ages cannot be compared.
+   */
   observe(redisMs: number, sentMs: number, receivedMs: number): boolean {
     const leastMs = redisMs - receivedMs;
     const mostMs = redisMs - sentMs;
@@ -125,7 +138,7 @@ export class RedisTime {
     return agrees;
   }
 
-  /** The time that Redis has at most when `localMs` is reached. */
+  /** Returns the latest time that Redis can have when `localMs` is reached. */
   latestMs(localMs: number): number {
     return Number.isFinite(this.#mostAheadMs)
       ? localMs + this.#mostAheadMs

@@ -9,10 +9,13 @@ import { RateScripts } from "./rate-scripts.ts";
 import { RedisRateWindows } from "./rate-windows.ts";
 import { SlotScript } from "./slot-script.ts";
 
-/** All keys are in one slot, so that a cluster takes the scripts too. */
+/**
+ * The prefix of all keys. Its hash tag puts them in one slot, so that a Redis cluster accepts the
+ * scripts too.
+ */
 const KEY_PREFIX = "{gateway}:";
 
-/** The coordination of one of several instances. */
+/** Creates the coordination of one of several instances. */
 export function createShared(options: CoordinationOptions, redisUrl: string): Coordination {
   const { instanceId, windowMs = WINDOW_MS, keyPrefix = KEY_PREFIX } = options;
   const { redis, tried, reconnect, failure } = openRedis(redisUrl);
@@ -71,7 +74,7 @@ export function createShared(options: CoordinationOptions, redisUrl: string): Co
 
 export interface RedisWakesOptions {
   readonly redis: Redis;
-  /** A connection of its own: one that listens can do nothing else. */
+  /** A separate connection, because a connection that listens can do nothing else. */
   readonly listening: Redis;
   readonly keyPrefix: string;
   readonly instanceId: string;
@@ -79,10 +82,13 @@ export interface RedisWakesOptions {
   onError(error: unknown): void;
 }
 
-/** Ids in one message; more are several messages. */
+/** Ids in one message. More ids are sent in several messages. */
 const MAX_IDS_A_MESSAGE = 1_000;
 
-/** Wake-ups over all instances. This one hears its own at once, with or without Redis. */
+/**
+ * Wake-ups over all instances. This instance receives its own wake-ups immediately, with or without
+ * Redis.
+ */
 export class RedisWakes implements Wakes {
   readonly #options: RedisWakesOptions;
   readonly #channel: string;
@@ -94,14 +100,14 @@ export class RedisWakes implements Wakes {
     this.#channel = `${options.keyPrefix}wakes`;
     this.#board = new WakeBoard((wakes) => this.#publish(wakes), options.onError);
     const { listening } = options;
-    listening.on("message", (_, message) => this.#hear(message));
-    // Once for each connection: a new one listens to nothing.
+    listening.on("message", (_, message) => this.#receive(message));
+    // Once for each connection, because a new connection has no subscriptions.
     listening.on("ready", () => {
       this.#subscribing = listening.subscribe(this.#channel).catch(() => {});
     });
   }
 
-  /** Resolves when the listening that the last connection began has been tried. */
+  /** Resolves after the last connection has tried to subscribe. */
   async subscribed(): Promise<void> {
     await this.#subscribing;
   }
@@ -120,13 +126,13 @@ export class RedisWakes implements Wakes {
     for (const [kind, ids] of wakes) {
       for (let from = 0; from < ids.length; from += MAX_IDS_A_MESSAGE) {
         const message = [instanceId, kind, ...ids.slice(from, from + MAX_IDS_A_MESSAGE)];
-        // Lost ones cost latency: owners look for work by themselves too.
+        // Lost wake-ups cost latency only, because owners also look for work by themselves.
         redis.publish(this.#channel, JSON.stringify(message)).catch(() => {});
       }
     }
   }
 
-  #hear(message: string): void {
+  #receive(message: string): void {
     const words = readWords(message);
     if (words === undefined) return;
     const [instanceId, kind, ...ids] = words;
@@ -135,39 +141,47 @@ export class RedisWakes implements Wakes {
   }
 }
 
-/** Undefined for what no gateway has sent. */
+/** Returns the words of a message, or undefined if no gateway has sent it. */
 function readWords(message: string): string[] | undefined {
   try {
     const words: unknown = JSON.parse(message);
-    if (Array.isArray(words) && words.length > 2 && words.every((one) => typeof one === "string")) {
+    if (
+      Array.isArray(words) &&
+      words.length > 2 &&
+      words.every((word) => typeof word === "string")
+    ) {
       return words;
     }
   } catch {
-    // Not ours either.
+    // Not sent by a gateway.
   }
   return undefined;
 }
 
-/** Wake-ups of one turn of the event loop that may wait to be handed out; further ones are lost. */
+/** Wake-ups of one turn of the event loop that wait to be published. Further ones are lost. */
 const MAX_PENDING = 10_000;
 
-/** Who listens for wake-ups in this process, and which wait to be handed out together. */
+/**
+ * The listeners for wake-ups in this process, and the wake-ups that wait to be published together.
+ */
 export class WakeBoard {
   readonly #listeners = new Map<string, Set<(id: string) => void>>();
   readonly #pending = new Map<string, Set<string>>();
-  readonly #handOut: (wakes: readonly (readonly [kind: string, ids: readonly string[]])[]) => void;
+  readonly #publishAll: (
+    wakes: readonly (readonly [kind: string, ids: readonly string[]])[],
+  ) => void;
   readonly #onError: (error: unknown) => void;
   #pendingCount = 0;
 
   constructor(
-    handOut: (wakes: readonly (readonly [kind: string, ids: readonly string[]])[]) => void,
+    publishAll: (wakes: readonly (readonly [kind: string, ids: readonly string[]])[]) => void,
     onError: (error: unknown) => void,
   ) {
-    this.#handOut = handOut;
+    this.#publishAll = publishAll;
     this.#onError = onError;
   }
 
-  /** Each actor once, whatever the number of its wake-ups in this turn. */
+  /** Adds a wake-up. Each actor is woken once, whatever the number of its wake-ups in this turn. */
   add(kind: string, id: string): void {
     let ids = this.#pending.get(kind);
     if (ids?.has(id) || this.#pendingCount >= MAX_PENDING) return;
@@ -189,7 +203,7 @@ export class WakeBoard {
     return () => listeners.delete(listener);
   }
 
-  /** A listener that fails keeps no other from hearing. */
+  /** Calls the listeners. A listener that throws does not keep the others from being called. */
   tell(kind: string, id: string): void {
     for (const listener of [...(this.#listeners.get(kind) ?? [])]) {
       try {
@@ -205,6 +219,6 @@ export class WakeBoard {
     this.#pending.clear();
     this.#pendingCount = 0;
     for (const [kind, ids] of wakes) for (const id of ids) this.tell(kind, id);
-    this.#handOut(wakes);
+    this.#publishAll(wakes);
   }
 }

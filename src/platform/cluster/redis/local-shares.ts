@@ -7,17 +7,18 @@ import type { PlaceOf } from "./rate-scripts.ts";
 interface LocalSharesOptions {
   readonly clock: Clock;
   readonly windowMs: number;
-  /** Ids of the instances that live, this one among them; known without Redis. */
+  /** Returns the ids of the live instances, including this one. Does not need Redis. */
   liveInstances(): readonly string[];
   readonly recountTold: RecountTold;
 }
 
-/** How long the others take at most to know of an instance that begins. */
+/** Milliseconds after which all other instances know a new instance. */
 const MEMBERSHIP_LAG_MS = 2_000;
 
 /**
- * What an instance decides by itself: its share of each limit. One that has just begun knows nothing of what
- * its predecessor or the others admitted, so until it has seen a window pass, or Redis, its shares are nothing.
+ * Decides admissions without Redis: this instance has an equal share of each limit. A new instance
+ * does not know what its predecessor or the others have admitted. Its shares are therefore 0 until
+ * a window has passed or it has reached Redis.
  */
 export class LocalShares {
   readonly own: OwnAdmissions;
@@ -34,17 +35,23 @@ export class LocalShares {
     this.#ignorantUntilMs = clock.nowMs() + windowMs + MEMBERSHIP_LAG_MS;
   }
 
-  /** Admissions since the start. */
+  /** The number of admissions without Redis since the start. */
   get admitted(): number {
     return this.#admitted;
   }
 
-  /** Redis has counted for everyone, so from now on the own admissions are all that has to be known. */
+  /**
+   * Ends the time without shares. Called when Redis has counted for all instances, so that only the
+   * admissions of this instance have to be known.
+   */
   knowPast(): void {
     this.#ignorantUntilMs = Number.NEGATIVE_INFINITY;
   }
 
-  /** The most instances that lived within a window. To be called often enough to see each of them. */
+  /**
+   * Returns the maximum number of instances that lived within a window. Must be called often enough
+   * to see each of them.
+   */
   countInstances(): number {
     const { clock, liveInstances } = this.#options;
     return this.#live.most(liveInstances().length, clock.nowMs());
@@ -56,15 +63,15 @@ export class LocalShares {
     return this.own.remainingShare(key, Math.max(1, Math.floor(limit / live)));
   }
 
-  /** Throws 503 where more keys than fit were used within a window. */
+  /** Takes an amount of the local share, or rejects. Throws 503 if more keys than fit were used within a window. */
   take(key: string, limit: number, amount: RateAmount): RateDecision {
     const nowMs = this.#options.clock.nowMs();
     const live = this.countInstances();
     if (nowMs < this.#ignorantUntilMs) {
       const resetMs = this.#ignorantUntilMs;
       const retryAfterMs = resetMs - nowMs;
-      const refusal = { isAdmitted: false, taken: 0, remaining: 0, recount: undefined };
-      return { ...refusal, limit, resetMs, retryAfterMs };
+      const rejection = { isAdmitted: false, taken: 0, remaining: 0, recount: undefined };
+      return { ...rejection, limit, resetMs, retryAfterMs };
     }
     const decision = this.own.takeShare(key, Math.max(1, Math.floor(limit / live)), amount);
     if (decision.isAdmitted) this.#admitted++;
@@ -73,19 +80,19 @@ export class LocalShares {
 }
 
 /**
- * The most instances that lived at any time within a window. An instance that died a moment ago may have
- * admitted its share, so for a whole window the others go on leaving it to it.
+ * The maximum number of instances that lived at the same time within a window. An instance that has
+ * just died may have admitted its share, so the others leave that share unused for a whole window.
  */
 export class LiveHistory {
   readonly #windowMs: number;
-  /** Falling counts, each with the time at which it was last seen. */
+  /** Counts in descending order, each with the time at which it was last seen. */
   readonly #peaks: { live: number; seenMs: number }[] = [];
 
   constructor(windowMs: number) {
     this.#windowMs = windowMs;
   }
 
-  /** Notes how many live now, and returns the most. */
+  /** Records the number of live instances and returns the maximum. */
   most(live: number, nowMs: number): number {
     const peaks = this.#peaks;
     while (peaks.length > 0 && peaks.at(-1)!.live <= live) peaks.pop();
@@ -95,40 +102,43 @@ export class LiveHistory {
   }
 }
 
-/** Admissions of one key to be reported to Redis, by their buckets. */
+/** Admissions of one key that are reported to Redis, by bucket. */
 export interface Untold {
   readonly key: string;
   readonly counts: ReadonlyMap<number, number>;
 }
 
-/** What an admission counts for has changed that Redis counts in this bucket. */
+/** Changes the amount of an admission that Redis counts in this bucket. */
 type RecountTold = (key: string, bucket: number, by: number) => void;
 
-/** Where Redis counts what was reported of a key. */
+/** The buckets in which Redis counts the reported admissions of a key. */
 interface Told {
-  /** When it was last reported. */
+  /** The bucket of the last report. */
   readonly bucket: number;
-  /** By the buckets of this instance. */
+  /** The bucket of Redis by the bucket of this instance. */
   readonly places: Map<number, number>;
 }
 
-/** Keys that may be kept beyond twice those of a window, so that cleaning up is seldom. */
+/** Keys that are kept beyond twice the number of windows, so that clean-ups are rare. */
 const SPARE_KEYS = 1_000;
 
 /**
- * What this instance itself admitted within a window, whether through Redis or without it: its local
- * windows count from there, and are reported to a Redis that lost its counters. In memory it is bounded as
- * the windows are.
+ * The admissions of this instance within a window, with and without Redis. Its local shares count
+ * from here, and Redis gets a report of them after it lost its counters. Memory is bounded like
+ * that of the windows.
  */
 export class OwnAdmissions {
   readonly #windows: MemoryRateWindows;
   readonly #buckets: number;
-  /** Admissions that the counters in Redis do not hold. */
-  #untold = new Map<string, Map<number, number>>();
-  /** What was reported within a window, the longest ago first. */
-  readonly #told = new Map<string, Told>();
+  /** Admissions that the counters in Redis do not include. */
+  #unreported = new Map<string, Map<number, number>>();
+  /** The reports within a window, oldest first. */
+  readonly #reported = new Map<string, Told>();
   readonly #recountTold: RecountTold;
-  /** Changes that wait until it is known whether a report has arrived; undefined where none is on its way. */
+  /**
+   * Changes that wait until it is known whether a report has arrived. Undefined if no report is on
+   * its way.
+   */
   #waiting: Parameters<RecountTold>[] | undefined;
 
   constructor(clock: Clock, windowMs: number, recountTold: RecountTold, maxKeys?: number) {
@@ -137,57 +147,60 @@ export class OwnAdmissions {
     this.#buckets = windowMs / BUCKET_MS;
   }
 
-  /** Keys with admissions that have not been reported to Redis. */
+  /** The number of keys with admissions that have not been reported to Redis. */
   get untoldKeys(): number {
-    return this.#untold.size;
+    return this.#unreported.size;
   }
 
-  /** Throws 503 where more keys than fit were used within a window. */
+  /** Opens the window of a key. Throws 503 if more keys than fit were used within a window. */
   reserve(key: string): SlidingWindow {
     return this.#windows.reserve(key);
   }
 
-  /** An admission that Redis counted. Returns its bucket here. */
-  noteTold(window: SlidingWindow, taken = 1): number {
-    return this.#windows.note(window, taken);
+  /** Records an admission that Redis counts. Returns its bucket here. */
+  noteTold(window: SlidingWindow, admittedAmount = 1): number {
+    return this.#windows.note(window, admittedAmount);
   }
 
-  /** An admission that Redis counted where it counts no longer. Returns its bucket. */
-  noteUntold(key: string, window: SlidingWindow, taken: number): number {
-    const bucket = this.#windows.note(window, taken);
-    this.#remember(key, bucket, taken);
+  /**
+   * Records an admission that Redis counted in counters that it has lost since. Returns its bucket.
+   */
+  noteUntold(key: string, window: SlidingWindow, admittedAmount: number): number {
+    const bucket = this.#windows.note(window, admittedAmount);
+    this.#remember(key, bucket, admittedAmount);
     return bucket;
   }
 
-  /** What an admission counts for has changed that the counters of now did not decide. */
+  /** Changes the amount of an admission that the current counters of Redis did not decide. */
   change(key: string, bucket: number, by: number): void {
     if (this.#waiting !== undefined) {
       this.#waiting.push([key, bucket, by]);
       return;
     }
-    const counts = this.#untold.get(key);
+    const counts = this.#unreported.get(key);
     const admitted = counts?.get(bucket);
-    const untoldBy = admitted === undefined ? 0 : Math.max(by, -admitted);
-    if (untoldBy !== 0) counts!.set(bucket, admitted! + untoldBy);
-    const place = this.#told.get(key)?.places.get(bucket);
-    if (place !== undefined && untoldBy !== by) this.#recountTold(key, place, by - untoldBy);
+    const unreportedBy = admitted === undefined ? 0 : Math.max(by, -admitted);
+    if (unreportedBy !== 0) counts!.set(bucket, admitted! + unreportedBy);
+    const redisBucket = this.#reported.get(key)?.places.get(bucket);
+    if (redisBucket !== undefined && unreportedBy !== by)
+      this.#recountTold(key, redisBucket, by - unreportedBy);
   }
 
-  /** Whether something was admitted so recently that Redis must still count it. */
+  /** Returns true if an admission is so recent that Redis must still count it. */
   hasRecent(window: SlidingWindow, marginBuckets: number): boolean {
     const oldest = this.#windows.nowBucket - this.#buckets + marginBuckets;
     return window.newestBucket !== undefined && window.newestBucket > oldest;
   }
 
-  /** A part of `share`, decided here. Throws 503 as `reserve` does. */
+  /** Takes an amount of `share`, or rejects, without Redis. Throws 503 like `reserve`. */
   takeShare(key: string, share: number, amount = ONE_ADMISSION): RateDecision {
     const decision = this.#windows.take(key, share, amount);
-    const { isAdmitted, taken, recount } = decision;
+    const { isAdmitted, taken: admittedAmount, recount } = decision;
     if (!isAdmitted) return decision;
     const bucket = this.#windows.nowBucket;
-    this.#remember(key, bucket, taken);
+    this.#remember(key, bucket, admittedAmount);
     if (recount === undefined) return decision;
-    const change = recounting(taken, (by) => this.change(key, bucket, by));
+    const change = recounting(admittedAmount, (by) => this.change(key, bucket, by));
     return {
       ...decision,
       recount(amount) {
@@ -197,66 +210,79 @@ export class OwnAdmissions {
     };
   }
 
-  /** How many of `share` admissions are left here. */
+  /** Returns the number of admissions that are left of `share`. */
   remainingShare(key: string, share: number): number {
     return this.#windows.remaining(key, share);
   }
 
-  /** The counters in Redis are gone: everything has to be reported to them. */
+  /** Marks everything as unreported, after Redis lost its counters. */
   forgetTold(): void {
-    this.#told.clear();
-    this.#untold = new Map();
+    this.#reported.clear();
+    this.#unreported = new Map();
     for (const [key, window] of this.#windows.occupied()) {
-      this.#untold.set(key, window.counts());
+      this.#unreported.set(key, window.counts());
     }
   }
 
-  /** Hands out what Redis is to be told next, and counts it as told; `confirmTold` or `untell` follows. */
+  /**
+   * Returns the next report and marks its admissions as reported. `confirmTold` or `untell` must
+   * follow.
+   */
   tell(maxKeys: number, maxPieces: number): Untold[] {
     this.#waiting ??= [];
-    const told: Untold[] = [];
+    const report: Untold[] = [];
     let pieces = 0;
-    for (const [key, counts] of this.#untold) {
+    for (const [key, counts] of this.#unreported) {
       this.#dropOld(counts);
       if (counts.size > 0) {
-        if (told.length === maxKeys || (told.length > 0 && pieces + counts.size > maxPieces)) break;
-        told.push({ key, counts });
+        if (report.length === maxKeys || (report.length > 0 && pieces + counts.size > maxPieces))
+          break;
+        report.push({ key, counts });
         pieces += counts.size;
       }
-      this.#untold.delete(key);
+      this.#unreported.delete(key);
     }
-    return told;
+    return report;
   }
 
-  /** The report has arrived: Redis counts it in these places. */
-  confirmTold(told: readonly Untold[], placeOf: PlaceOf): void {
+  /**
+   * Records that the report has arrived. `placeOf` returns the buckets in which Redis counts it.
+   */
+  confirmTold(report: readonly Untold[], placeOf: PlaceOf): void {
     const bucket = this.#windows.nowBucket;
-    for (const { key, counts } of told) {
-      const places = this.#told.get(key)?.places ?? new Map<number, number>();
-      // A bucket may be told in parts: to give back in the earliest place admits late rather than too much.
-      for (const own of counts.keys()) {
-        places.set(own, Math.min(placeOf(own), places.get(own) ?? Number.POSITIVE_INFINITY));
+    for (const { key, counts } of report) {
+      const places = this.#reported.get(key)?.places ?? new Map<number, number>();
+      // A bucket can be reported in parts. Reductions in the earliest bucket of Redis admit late
+      // rather than too much.
+      for (const localBucket of counts.keys()) {
+        places.set(
+          localBucket,
+          Math.min(placeOf(localBucket), places.get(localBucket) ?? Number.POSITIVE_INFINITY),
+        );
       }
-      this.#told.delete(key);
-      this.#told.set(key, { bucket, places });
+      this.#reported.delete(key);
+      this.#reported.set(key, { bucket, places });
     }
-    for (const [key, one] of this.#told) {
-      if (one.bucket >= bucket - this.#buckets - 1) break;
-      this.#told.delete(key);
+    for (const [key, reported] of this.#reported) {
+      if (reported.bucket >= bucket - this.#buckets - 1) break;
+      this.#reported.delete(key);
     }
     this.#changeWaiting();
   }
 
-  /** Telling failed, or may have: it is to be told again, at the worst twice, which admits less. */
-  untell(told: readonly Untold[]): void {
-    for (const { key, counts } of told) {
-      const kept = this.#untold.get(key);
-      if (kept === undefined) {
-        this.#untold.set(key, new Map(counts));
+  /**
+   * Marks a report as unreported again, after it failed or may have failed. At worst it is counted
+   * twice, which admits less.
+   */
+  untell(report: readonly Untold[]): void {
+    for (const { key, counts } of report) {
+      const counted = this.#unreported.get(key);
+      if (counted === undefined) {
+        this.#unreported.set(key, new Map(counts));
         continue;
       }
       for (const [bucket, admitted] of counts) {
-        kept.set(bucket, (kept.get(bucket) ?? 0) + admitted);
+        counted.set(bucket, (counted.get(bucket) ?? 0) + admitted);
       }
     }
     this.#changeWaiting();
@@ -268,27 +294,30 @@ export class OwnAdmissions {
     for (const change of waiting) this.change(...change);
   }
 
-  /** Rounded so that Redis forgets late. */
+  /** Returns the age of a bucket in milliseconds, rounded so that Redis drops it late. */
   ageMs(bucket: number): number {
     return Math.max(0, (this.#windows.nowBucket - bucket - 1) * BUCKET_MS);
   }
 
-  #remember(key: string, bucket: number, taken: number): void {
-    let counts = this.#untold.get(key);
+  #remember(key: string, bucket: number, admittedAmount: number): void {
+    let counts = this.#unreported.get(key);
     if (counts === undefined) {
-      if (this.#untold.size > SPARE_KEYS + 2 * this.#windows.size) this.#dropOldKeys();
+      if (this.#unreported.size > SPARE_KEYS + 2 * this.#windows.size) this.#dropOldKeys();
       counts = new Map();
-      this.#untold.set(key, counts);
+      this.#unreported.set(key, counts);
     }
     if (counts.size > 2 * this.#buckets) this.#dropOld(counts);
-    counts.set(bucket, (counts.get(bucket) ?? 0) + taken);
+    counts.set(bucket, (counts.get(bucket) ?? 0) + admittedAmount);
   }
 
-  /** What has left every window need not be told; without this it would grow as long as Redis is gone. */
+  /**
+   * Drops admissions that have left every window. Otherwise they would accumulate while Redis is
+   * unavailable.
+   */
   #dropOldKeys(): void {
-    for (const [key, counts] of this.#untold) {
+    for (const [key, counts] of this.#unreported) {
       this.#dropOld(counts);
-      if (counts.size === 0) this.#untold.delete(key);
+      if (counts.size === 0) this.#unreported.delete(key);
     }
   }
 

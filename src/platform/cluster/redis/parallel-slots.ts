@@ -6,32 +6,35 @@ import type { SlotScript } from "./slot-script.ts";
 /*
  * An instance is in one of three states towards the counts in Redis:
  *
- * - idle: it has not begun, because no provider has a limit.
- * - joined: Redis decides. It knows how many calls of this instance run within each limit: each exchange tells
- *   the numbers themselves, not changes, so that one that was lost or came twice does no harm.
- * - apart: Redis does not answer. The instance lets in its own share of each limit, max / live instances and at
- *   least 1, counting all of its calls. The exchange that joins tells all of them at once.
+ * - idle: it has not started, because no provider has a limit.
+ * - joined: Redis decides. It knows how many calls of this instance run within each limit. Each
+ *   exchange sends the numbers and not their changes, so a lost or repeated exchange does no harm.
+ * - apart: Redis does not answer. The instance admits its share of each limit, max / live instances
+ *   and at least 1, and counts all of its calls. The exchange with which it joins reports all of
+ *   them.
  *
- * A member's name is new each time it joins: what a connection that was given up still delivers is refused.
+ * The name of a member is new each time it joins. Redis thus rejects late messages of an abandoned
+ * connection.
  *
- * Why this keeps a limit: joined instances together have at most what is left when each live instance that has
- * not joined has its share. When an instance loses Redis, its calls count for it in Redis until its lease has
- * ended; those that others run by then stay, so that less than twice the limit runs until they have ended.
+ * Why this keeps a limit: joined instances together have at most the slots that remain when each
+ * live instance that has not joined has its share. When an instance loses Redis, its calls count in
+ * Redis until its lease has expired. Calls that others start by then continue, so fewer than twice
+ * the limit run until they have ended.
  */
 
 interface RedisSlotsOptions {
   readonly script: Pick<SlotScript, "exchange" | "leave">;
   readonly clock: Clock;
   readonly instanceId: string;
-  /** Ids of the instances that live, this one among them; known without Redis. */
+  /** Returns the ids of the live instances, including this one. Does not need Redis. */
   liveInstances(): readonly string[];
 }
 
-/** How often an instance says that it is there, well within its lease. */
+/** Milliseconds between renewals of the lease in Redis, well within the lease. */
 const RENEW_MS = 500;
-/** How often those who wait look for places that other instances have given back. */
+/** Milliseconds until waiting callers look for slots that other instances have released. */
 const LOOK_AGAIN_MS = 100;
-/** Of one exchange, so that it stops Redis for less than a millisecond. */
+/** Requested calls in one exchange, so that it blocks Redis for less than a millisecond. */
 const MAX_ASKS = 128;
 
 interface Ask {
@@ -39,28 +42,31 @@ interface Ask {
   resolve(isGranted: boolean): void;
 }
 
-/** Places of calls over all instances, counted in Redis; where it is gone, in each instance's own share. */
+/**
+ * Slots for calls over all instances, counted in Redis. If Redis is unavailable, each instance has
+ * its share.
+ */
 export class RedisSlots implements ParallelSlots {
   readonly #options: RedisSlotsOptions;
-  readonly #own = new MemorySlots();
+  readonly #local = new MemorySlots();
   #state: "idle" | "joined" | "apart" = "idle";
   #incarnation = 0;
   #asks: Ask[] = [];
-  /** Within which calls have ended since the last exchange, by id. */
+  /** The limits within which calls have ended since the last exchange, by id. */
   readonly #changed = new Map<string, ParallelLimit>();
-  readonly #refusedIds = new Set<string>();
+  readonly #rejectedIds = new Set<string>();
   #turn: Promise<void> = Promise.resolve();
   #isFlushing = false;
   #looksAgain = false;
   #onFree: (limitId: string) => void = () => {};
   #cancelRenewal: () => void = () => {};
   #isClosed = false;
-  /** The limits as they were last asked for, by id. */
+  /** The limits of the most recent requests, by id. */
   readonly #limits = new Map<string, ParallelLimit>();
 
   constructor(options: RedisSlotsOptions) {
     this.#options = options;
-    this.#own.onFree((limitId) => this.#onFree(limitId));
+    this.#local.onFree((limitId) => this.#onFree(limitId));
   }
 
   onFree(listener: (limitId: string) => void): void {
@@ -73,7 +79,7 @@ export class RedisSlots implements ParallelSlots {
     await this.#renew();
   }
 
-  /** Its calls have ended. */
+  /** Leaves Redis's counts. Called after the calls of this instance have ended. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#cancelRenewal();
@@ -94,7 +100,7 @@ export class RedisSlots implements ParallelSlots {
 
   release(limits: readonly ParallelLimit[]): void {
     for (const limit of limits) this.#changed.set(limit.id, limit);
-    this.#own.release(limits);
+    this.#local.release(limits);
     if (this.#state === "joined") this.#flushSoon();
   }
 
@@ -104,12 +110,12 @@ export class RedisSlots implements ParallelSlots {
       ...limit,
       max: Math.max(1, Math.floor(limit.max / instances)),
     }));
-    const isTaken = this.#own.take(shares);
+    const isTaken = this.#local.take(shares);
     if (!isTaken) this.#lookAgain(limits);
     return isTaken;
   }
 
-  /** What happens in this round of the event loop shares an exchange. */
+  /** Starts an exchange for everything that happens in this turn of the event loop. */
   #flushSoon(): void {
     if (this.#isFlushing) return;
     this.#isFlushing = true;
@@ -124,41 +130,41 @@ export class RedisSlots implements ParallelSlots {
     for (const { limits, resolve } of this.#asks.splice(0)) resolve(this.#takeApart(limits));
   }
 
-  /** One exchange runs at a time. */
+  /** Runs the work after the previous one, so that only one exchange runs at a time. */
   #inTurn(work: () => Promise<void>): Promise<void> {
     this.#turn = this.#turn.then(work);
     return this.#turn;
   }
 
   async #exchange(asks: readonly Ask[]): Promise<void> {
-    // The lease may have run out while this process was held up: then it joins again.
+    // The lease can have expired while this process was blocked. The instance then joins again.
     const granted =
-      (await this.#tell(asks).catch(() => undefined)) ??
+      (await this.#sendChanges(asks).catch(() => undefined)) ??
       (await this.#join(asks).catch(() => undefined));
     if (granted === undefined) this.#state = "apart";
     for (const [at, { limits, resolve }] of asks.entries()) {
-      if (granted?.[at] === true) this.#own.add(limits);
+      if (granted?.[at] === true) this.#local.add(limits);
       else if (granted !== undefined) this.#lookAgain(limits);
       resolve(granted?.[at] ?? this.#takeApart(limits));
     }
   }
 
-  /** Tells what has changed. */
-  #tell(asks: readonly Ask[]): Promise<boolean[]> {
+  /** Sends the limits that have changed. */
+  #sendChanges(asks: readonly Ask[]): Promise<boolean[]> {
     const limits = new Map(this.#changed);
     this.#changed.clear();
     return this.#send(limits, asks, false);
   }
 
-  /** Tells everything, under a new name. */
+  /** Sends all limits, under a new member name. */
   #join(asks: readonly Ask[]): Promise<boolean[]> {
     this.#incarnation++;
     this.#changed.clear();
-    return this.#send(this.#takenLimits(), asks, true);
+    return this.#send(this.#usedLimits(), asks, true);
   }
 
-  #takenLimits(): Map<string, ParallelLimit> {
-    return new Map(this.#own.takenIds.map((id) => [id, this.#limits.get(id)!]));
+  #usedLimits(): Map<string, ParallelLimit> {
+    return new Map(this.#local.takenIds.map((id) => [id, this.#limits.get(id)!]));
   }
 
   #send(
@@ -167,15 +173,17 @@ export class RedisSlots implements ParallelSlots {
     joins: boolean,
   ): Promise<boolean[]> {
     const { script, instanceId, liveInstances } = this.#options;
-    const asked = new Map(asks.flatMap(({ limits }) => limits.map((limit) => [limit.id, limit])));
-    const limits = [...new Map([...changed, ...asked]).values()];
+    const requested = new Map(
+      asks.flatMap(({ limits }) => limits.map((limit) => [limit.id, limit])),
+    );
+    const limits = [...new Map([...changed, ...requested]).values()];
     const positions = new Map(limits.map(({ id }, at) => [id, at]));
     return script.exchange({
       member: this.#member,
       instanceId,
       joins,
       live: liveInstances(),
-      limits: limits.map((limit) => ({ ...limit, taken: this.#own.taken(limit.id) })),
+      limits: limits.map((limit) => ({ ...limit, taken: this.#local.taken(limit.id) })),
       asks: asks.map((ask) =>
         ask.limits.map((limit) => ({
           position: positions.get(limit.id)!,
@@ -189,12 +197,12 @@ export class RedisSlots implements ParallelSlots {
     return `${this.#options.instanceId}#${this.#incarnation}`;
   }
 
-  /** Says that this instance is there, and tells all of its calls again in case Redis has lost some. */
+  /** Renews the lease, and sends all counts again in case Redis has lost some. */
   async #renew(): Promise<void> {
     await this.#inTurn(async () => {
       if (this.#isClosed) return;
       if (this.#state === "joined") {
-        for (const [id, limit] of this.#takenLimits()) this.#changed.set(id, limit);
+        for (const [id, limit] of this.#usedLimits()) this.#changed.set(id, limit);
         await this.#exchange([]);
       } else if (await this.#join([]).catch(() => undefined)) this.#state = "joined";
     });
@@ -202,15 +210,18 @@ export class RedisSlots implements ParallelSlots {
     this.#cancelRenewal = this.#options.clock.after(RENEW_MS, () => void this.#renew());
   }
 
-  /** Other instances do not report the places that they give back. */
+  /**
+   * Starts a look for free slots, because other instances do not report the slots that they
+   * release.
+   */
   #lookAgain(limits: readonly ParallelLimit[]): void {
-    for (const { id } of limits) this.#refusedIds.add(id);
+    for (const { id } of limits) this.#rejectedIds.add(id);
     if (this.#looksAgain || this.#isClosed) return;
     this.#looksAgain = true;
     this.#options.clock.after(LOOK_AGAIN_MS, () => {
       this.#looksAgain = false;
-      const ids = [...this.#refusedIds];
-      this.#refusedIds.clear();
+      const ids = [...this.#rejectedIds];
+      this.#rejectedIds.clear();
       for (const id of ids) this.#onFree(id);
     });
   }

@@ -1,27 +1,30 @@
 /*
- * The scripts of rate windows. Redis runs each as one step, under its own clock.
+ * The scripts of rate windows. Redis runs each as one step, by its own clock.
  *
- * The marker names the generation of counters, `<run id of the server>:<word>`. Where it is gone, or names
- * another run of the server, admissions were lost, and the counters start over under another word.
+ * The marker names the generation of the counters, `<run id of the server>:<word>`. If the marker
+ * is missing, or names another run of the server, admissions were lost. The counters then restart
+ * under another word.
  *
- * A window is a list of pairs: a bucket, and how many admissions there were up to its end. The first pair
- * is the last one that has left the window, so the difference of last and first is what the window holds;
- * nothing is ever summed up, and each bucket costs one step when it comes and one when it leaves. A bucket
- * is written as the time of its last admission, in buckets with a fraction, and counts as long as that one.
- * An admission may count for more than one, and be recounted later: that costs a step for each bucket since.
+ * A window is a list of pairs: a bucket, and the number of admissions up to its end. The first pair
+ * is the last one that has left the window, so the window has the difference of the last and the
+ * first number. Nothing is ever summed up, and each bucket costs one step when it is added and one
+ * when it is removed. A bucket is written as the time of its last admission, in buckets with a
+ * fraction, and counts as long as that admission. An admission can count for more than one and can
+ * be recounted later, which costs a step for each bucket since.
  *
- * `present` is a sorted set of the instances that take part, by when they last did: what such an instance
- * admitted is in the counters. An instance that lives and is not in it may be admitting its local share,
- * so those who take part leave that share to it. One that has left admits nothing any more, and stands there
- * as if from the future, for as long as others may still take it for one that lives.
+ * `present` is a sorted set of the joined instances by the time of their last contact. The counters
+ * include everything that such an instance admitted. A live instance that is not in the set may be
+ * admitting its local share, so the joined instances leave that share to it. An instance that has
+ * left admits nothing. It stays in the set with a time in the future, for as long as others may
+ * still count it as alive.
  */
 
 export const GENERATION_CHANGED = -1;
-/** The command arrived after its caller had stopped waiting. */
+/** The result of a command that arrived after its caller had stopped waiting. */
 export const TOO_LATE = -2;
 export const CARRIED_OUT = 1;
 
-/** @param clockKey a key that holds the time in milliseconds, in place of Redis's clock, for tests */
+/** @param clockKey a key with the time in milliseconds, instead of Redis's clock, for tests */
 function preamble(clockKey: string | undefined): string {
   const now =
     clockKey === undefined
@@ -30,15 +33,20 @@ function preamble(clockKey: string | undefined): string {
   return `${now}\n`;
 }
 
-/** KEYS marker, present. ARGV generation, instance, deadline. */
+/**
+ * Checks the generation and the deadline. KEYS: marker, present. ARGV: generation, instance,
+ * deadline.
+ */
 const CHECK = `
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return {${GENERATION_CHANGED}, now} end
 if now > tonumber(ARGV[3]) then return {${TOO_LATE}, now} end
 `;
 
 /**
- * KEYS marker, and present of the generation in ARGV. ARGV word, lost generation, known one, instance, lifetime,
- * deadline. Behind that the instance may admit its local share already, and takes no part.
+ * Returns the script with which an instance attends. KEYS: marker, and present of the generation
+ * that the instance knows. ARGV: word, lost generation, known generation, instance, lifetime,
+ * deadline. After the deadline the instance may already admit its local share, so the script does
+ * not count it as joined.
  */
 export function attendLua(clockKey?: string): string {
   return `${preamble(clockKey)}
@@ -58,8 +66,8 @@ return {${CARRIED_OUT}, now, generation}`;
 }
 
 /**
- * When what was admitted last at this time leaves the window: in the millisecond behind its end. A time in
- * buckets is exact only when rounded to its millisecond.
+ * Returns the Lua function `leaveMs`: when admissions up to a time leave the window, in the
+ * millisecond after its end. A time in buckets is exact only when rounded to its millisecond.
  */
 function leaveTime(bucketMs: number): string {
   return `
@@ -67,7 +75,10 @@ local function leaveMs(time) return math.floor(time * ${bucketMs} + 0.5) + (buck
 `;
 }
 
-/** Drops what has left the window; gives the count of the pair before the window, and its first bucket that counts. */
+/**
+ * Removes the pairs that have left the window. Returns the count of the pair in front of the
+ * window, and the first bucket that counts.
+ */
 const EXPIRE = `
 local function expire(key)
   local cut, span = 0, 4
@@ -87,7 +98,7 @@ local function expire(key)
 end
 `;
 
-/** The bucket at whose end \`count\` more than \`gone\` have left. */
+/** Returns the bucket at whose end \`count\` more than \`gone\` have left. */
 const LEAVES = `
 local function leaves(key, gone, count)
   local from = 2
@@ -103,11 +114,14 @@ end
 `;
 
 /**
- * KEYS marker, present, windows. ARGV generation, instance, deadline, how many instances live, how recently
- * those present took part, buckets, of each window its limit and the full, reduced and least amount, and who lives.
- * Answers six numbers for each: 0 refused, 1 admitted, 2 admitted into a window that was not there; how much is left;
- * in how many milliseconds the oldest leaves; for a refusal, in how many it will be admitted; how much was taken, and
- * in which bucket.
+ * Returns the script that takes amounts of windows. KEYS: marker, present, windows. ARGV:
+ * generation, instance, deadline, number of live instances, milliseconds since the last contact for
+ * which an instance counts as joined, buckets, for each window its limit and the full, reduced and
+ * least amount, and the live instances.
+ *
+ * The answer has six numbers for each window: 0 if rejected, 1 if admitted, 2 if admitted into a
+ * window that did not exist; the rest of the limit; milliseconds until the oldest admission leaves;
+ * if rejected, milliseconds until it would be admitted; the amount taken, and its bucket.
  */
 export function takeLua(bucketMs: number, clockKey?: string): string {
   return `${preamble(clockKey)}${CHECK}
@@ -171,7 +185,10 @@ end
 return answers`;
 }
 
-/** KEYS marker, present, window. ARGV generation, instance, deadline, buckets. Answers what the window holds. */
+/**
+ * Returns the script that counts the admissions in a window. KEYS: marker, present, window. ARGV:
+ * generation, instance, deadline, buckets.
+ */
 export function countLua(bucketMs: number, clockKey?: string): string {
   return `${preamble(clockKey)}${CHECK}
 local buckets = tonumber(ARGV[4])
@@ -183,9 +200,10 @@ return {${CARRIED_OUT}, now, tonumber(last[1]) - gone}`;
 }
 
 /**
- * Changes what admissions count for that are in their windows yet. KEYS marker, present, the name of the recount,
- * windows. ARGV generation, instance, deadline, for how long the name is remembered, and for each window the number
- * of its changes and of each of these its bucket and by how much.
+ * Returns the script that changes the amounts of admissions that are still in their windows. KEYS:
+ * marker, present, the name of the recount, windows. ARGV: generation, instance, deadline, how long
+ * the name is remembered, and for each window the number of its changes, and for each change its
+ * bucket and its difference.
  */
 export function recountLua(clockKey?: string): string {
   return `${preamble(clockKey)}${CHECK}
@@ -226,9 +244,10 @@ return {${CARRIED_OUT}, now}`;
 }
 
 /**
- * Adds admissions that were made without Redis to the windows, at their ages. KEYS marker, present, windows.
- * ARGV generation, instance, deadline, whether everything is reported and the instance takes part from now on, buckets,
- * and for each window the number of its pieces and for each of these its age in milliseconds and its count.
+ * Returns the script that adds admissions without Redis to the windows, by their ages. KEYS:
+ * marker, present, windows. ARGV: generation, instance, deadline, 1 if everything is reported and
+ * the instance is joined from now on, buckets, and for each window the number of its pieces, and
+ * for each piece its age in milliseconds and its count.
  */
 export function mergeLua(bucketMs: number, clockKey?: string): string {
   return `${preamble(clockKey)}${CHECK}
@@ -264,7 +283,10 @@ if ARGV[4] == '1' then redis.call('ZADD', KEYS[2], now, ARGV[2]) end
 return {${CARRIED_OUT}, now}`;
 }
 
-/** KEYS present. ARGV instance, and for how long it stands there yet. */
+/**
+ * Returns the script with which an instance leaves. KEYS: present. ARGV: instance, and how long it
+ * stays in the set.
+ */
 export function leaveLua(clockKey?: string): string {
   return `${preamble(clockKey)}
 redis.call('ZADD', KEYS[1], 'XX', now + ARGV[2], ARGV[1])

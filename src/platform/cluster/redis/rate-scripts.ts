@@ -16,16 +16,18 @@ import {
   takeLua,
 } from "./rate-lua.ts";
 
-/** A generation of counters without an instance for so long is forgotten. */
+/** Milliseconds without an instance after which a generation of counters expires. */
 const MARKER_LIFE_MS = 3_600_000;
 /**
- * An instance takes part for a fifteenth of a window after its last report. That is four seconds: longer
- * than it counts as alive after it died.
+ * An instance counts as joined for this fraction of a window after its last report. That is four
+ * seconds, longer than a dead instance counts as alive.
  */
 const PRESENT_PARTS = 15;
-/** A command may still be executed for a moment after its caller has stopped waiting. */
+/**
+ * Milliseconds for which Redis may still execute a command after its caller has stopped waiting.
+ */
 const LATE_MS = 250;
-/** A recount may be sent again for so long; Redis remembers its name for longer. */
+/** Milliseconds for which a recount can be sent again. Redis remembers its name for longer. */
 export const RESEND_MS = 10_000;
 const RECOUNT_LIFE_MS = 2 * RESEND_MS;
 const NUMBERS_OF_A_TAKE = 6;
@@ -36,29 +38,34 @@ export interface Asked {
   readonly amount: RateAmount;
 }
 
-/** By how much what the admissions of one key count for has changed, by bucket. */
+/** Changes of the amounts of one key's admissions, by bucket. */
 export type Recount = readonly [key: string, changes: ReadonlyMap<number, number>];
 
-/** The bucket by Redis's clock in which an admission of a bucket of this instance was counted. */
+/**
+ * Returns the bucket, by Redis's clock, in which the admissions of a bucket of this instance were
+ * counted.
+ */
 export type PlaceOf = (bucket: number) => number;
 
-/** A take as Redis decided it. */
+/** Redis's decision about one take. */
 export interface Answer {
   readonly isAdmitted: boolean;
-  /** The key had no window in Redis before. */
+  /** True if Redis had no window of the key before. */
   readonly isNew: boolean;
   readonly remaining: number;
   readonly resetInMs: number;
   readonly retryAfterMs: number;
   readonly taken: number;
-  /** By Redis's clock. */
+  /** The bucket of the admission, by Redis's clock. */
   readonly bucket: number;
 }
 
-/** The counters are others than this instance took them for; it has to attend again. */
+/**
+ * Thrown if the counters have another generation than this instance knows. It has to attend again.
+ */
 export class GenerationChanged extends Error {}
 
-/** The counters cannot be trusted and have to start over. */
+/** Thrown if the counters cannot be trusted and have to restart. */
 export class CountersLost extends Error {}
 
 interface RateScriptsOptions {
@@ -67,7 +74,7 @@ interface RateScriptsOptions {
   readonly instanceId: string;
   readonly keyPrefix: string;
   readonly windowMs: number;
-  /** For tests: a key that holds the time in milliseconds, in place of Redis's own clock. */
+  /** For tests: a key with the time in milliseconds, instead of Redis's clock. */
   readonly clockKey?: string | undefined;
 }
 
@@ -80,7 +87,7 @@ interface Scripts {
   gatewayLeave(...words: (string | number)[]): Promise<number[]>;
 }
 
-/** The scripts of rate windows as functions. Each rejects where Redis does not answer in time. */
+/** The scripts of rate windows as functions. Each rejects if Redis does not answer in time. */
 export class RateScripts {
   readonly #options: RateScriptsOptions;
   readonly #scripts: Scripts;
@@ -103,20 +110,24 @@ export class RateScripts {
   }
 
   /**
-   * Says that this instance is there, and takes part if `known` still is the generation; returns the one
-   * that is. Counters start over if they were lost, which `lost` claims of a generation. Throws
-   * CountersLost where a clock was set: ages cannot be compared over that.
+   * Reports that this instance is alive, and that it is joined if `knownGeneration` is still the
+   * generation. Returns the current generation. Counters restart if they were lost, or if
+   * `lostGeneration` is theirs. Throws CountersLost if a clock was set, because ages cannot be
+   * compared then.
    */
-  async attend(known: string | undefined, lost: string | undefined): Promise<string> {
+  async attend(
+    knownGeneration: string | undefined,
+    lostGeneration: string | undefined,
+  ): Promise<string> {
     const word = crypto.randomUUID().slice(0, 8);
     const { instanceId } = this.#options;
     const [, , generation] = await this.#timed(() =>
       this.#scripts.gatewayAttend(
         this.#marker,
-        this.#present(known ?? ""),
+        this.#present(knownGeneration ?? ""),
         word,
-        lost ?? "",
-        known ?? "",
+        lostGeneration ?? "",
+        knownGeneration ?? "",
         instanceId,
         MARKER_LIFE_MS,
         this.#deadlineMs(),
@@ -126,22 +137,26 @@ export class RateScripts {
   }
 
   /**
-   * `live` are the ids of all instances that live, this one among them. Throws GenerationChanged where
-   * `generation` is no longer the one, and CountersLost as `attend` does. Answers that come after the
-   * rejection go to `onLate`.
+   * Takes the requested amounts. `live` has the ids of all live instances, including this one.
+   * Throws GenerationChanged if `generation` is no longer the current one, and CountersLost like
+   * `attend`. An answer after the rejection goes to `onLate`.
    */
   async take(
     generation: string,
-    asked: readonly Asked[],
+    requests: readonly Asked[],
     live: readonly string[],
     onLate: (answers: Answer[]) => void,
   ): Promise<Answer[]> {
-    const words: (string | number)[] = [asked.length + 2, this.#marker, this.#present(generation)];
+    const words: (string | number)[] = [
+      requests.length + 2,
+      this.#marker,
+      this.#present(generation),
+    ];
     const prefix = this.#windowPrefix(generation);
-    for (const { key } of asked) words.push(prefix + key);
+    for (const { key } of requests) words.push(prefix + key);
     words.push(generation, this.#options.instanceId, this.#deadlineMs());
     words.push(live.length, this.#options.windowMs / PRESENT_PARTS, this.#buckets);
-    for (const { limit, amount } of asked) {
+    for (const { limit, amount } of requests) {
       words.push(limit, amount.full, amount.reduced, amount.least);
     }
     words.push(...live);
@@ -150,8 +165,8 @@ export class RateScripts {
   }
 
   /**
-   * Changes what admissions count for, as long as they are in their windows. Under the same name, which nothing
-   * else has, it is carried out once within RESEND_MS, however often it is sent. Throws as `take`.
+   * Changes the amounts of admissions that are still in their windows. A recount with a unique name
+   * is executed once within RESEND_MS, however often it is sent. Throws like `take`.
    */
   async recount(generation: string, name: string, recounts: readonly Recount[]): Promise<void> {
     const { instanceId } = this.#options;
@@ -171,7 +186,7 @@ export class RateScripts {
     await this.#timed(() => this.#scripts.gatewayRecount(...words));
   }
 
-  /** What the window of a key holds. Throws as `take`. */
+  /** Returns the number of admissions in the window of a key. Throws like `take`. */
   async count(generation: string, key: string): Promise<number> {
     const reply = await this.#timed(() =>
       this.#scripts.gatewayCount(
@@ -188,45 +203,48 @@ export class RateScripts {
   }
 
   /**
-   * Adds what was admitted without Redis; with `isAll` this instance takes part from then on. Throws as `take`,
-   * and reports to `onLate` as that does.
+   * Adds admissions without Redis. With `isAll` this instance is joined from then on. Throws like
+   * `take`, and calls `onLate` like it.
    */
   async merge(
     generation: string,
-    told: readonly Untold[],
+    report: readonly Untold[],
     isAll: boolean,
     ageMs: (bucket: number) => number,
     onLate: (placeOf: PlaceOf) => void,
   ): Promise<PlaceOf> {
-    const words: (string | number)[] = [told.length + 2, this.#marker, this.#present(generation)];
+    const words: (string | number)[] = [report.length + 2, this.#marker, this.#present(generation)];
     const prefix = this.#windowPrefix(generation);
-    for (const { key } of told) words.push(prefix + key);
+    for (const { key } of report) words.push(prefix + key);
     words.push(generation, this.#options.instanceId, this.#deadlineMs());
     words.push(isAll ? 1 : 0, this.#buckets);
     const agesMs = new Map<number, number>();
-    for (const { counts } of told) {
+    for (const { counts } of report) {
       words.push(counts.size);
       for (const [bucket, admitted] of counts) {
         if (!agesMs.has(bucket)) agesMs.set(bucket, ageMs(bucket));
         words.push(agesMs.get(bucket)!, admitted);
       }
     }
-    const placesAt =
+    const redisBucketsAt =
       ([, nowMs]: readonly number[]): PlaceOf =>
       (bucket) =>
         Math.floor((nowMs! - agesMs.get(bucket)!) / BUCKET_MS);
     const sent = () => this.#scripts.gatewayMerge(...words);
-    return placesAt(await this.#timed(sent, (reply) => onLate(placesAt(reply))));
+    return redisBucketsAt(await this.#timed(sent, (reply) => onLate(redisBucketsAt(reply))));
   }
 
-  /** Takes part no longer, and admits nothing from now on. */
+  /** Leaves the joined instances. This instance admits nothing from now on. */
   async leave(generation: string): Promise<void> {
     const { instanceId, windowMs } = this.#options;
     const left = this.#scripts.gatewayLeave(this.#present(generation), instanceId, windowMs);
     await answerInTime(this.#options.clock, left);
   }
 
-  /** A late reply is passed on only if the command was carried out. */
+  /**
+   * Sends a command and checks its reply. A late reply goes to `onLate` only if the command was
+   * executed.
+   */
   async #timed<Reply extends readonly unknown[]>(
     send: () => Promise<Reply>,
     onLate: (reply: Reply) => void = () => {},
@@ -237,10 +255,10 @@ export class RateScripts {
       if (late[0] === CARRIED_OUT) onLate(late);
     });
     const isSteady = this.#time.observe(reply[1] as number, sentMs, clock.nowMs());
-    if (reply[0] === GENERATION_CHANGED) throw new GenerationChanged("its counters started over");
+    if (reply[0] === GENERATION_CHANGED) throw new GenerationChanged("its counters restarted");
     if (!isSteady) throw new CountersLost("a clock was set");
-    if (reply[0] === TOO_LATE) throw new Error("it answers too late");
-    if (reply[0] !== CARRIED_OUT) throw new Error("it answers with something unknown");
+    if (reply[0] === TOO_LATE) throw new Error("it answered too late");
+    if (reply[0] !== CARRIED_OUT) throw new Error("it sent an unknown answer");
     return reply;
   }
 
@@ -273,7 +291,7 @@ function readAnswers(numbers: readonly number[]): Answer[] {
   return answers;
 }
 
-/** A generation is named `<run id of the server>:<word>`. */
+/** Returns the word of a generation, which is named `<run id of the server>:<word>`. */
 function wordOf(generation: string): string {
   return generation.slice(generation.lastIndexOf(":") + 1);
 }

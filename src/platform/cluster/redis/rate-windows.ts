@@ -21,57 +21,64 @@ import {
 /*
  * An instance is in one of three states towards the counters in Redis:
  *
- * - apart: it decides by its own share of each limit, R / n, counting everything that it admitted itself
- *   within a window, through Redis or not. Here it begins, and here it comes back to when a command fails or
- *   is late, when the generation of the counters is another, or when a window of its own is missing.
- * - joining: Redis answers again and is being told the last of what this instance admitted without it.
- *   Takes wait for that, which is little.
- * - joined: the script decides. What this instance admitted is in the counters, all of it.
+ * - apart: it decides by its share of each limit, R / n, and counts everything that it admitted
+ *   within a window, with and without Redis. It starts in this state. It returns to it when a
+ *   command fails or is late, when the counters have another generation, or when a window with its
+ *   admissions is missing.
+ * - joining: Redis answers again, and the instance reports the last of its admissions without
+ *   Redis. Takes wait for that, which is short.
+ * - joined: the script decides. The counters include all admissions of this instance.
  *
- * Only `#attend`, which runs twice a second and at once after a loss, leads from apart to joined.
+ * Only `#attend`, which runs twice a second and immediately after a loss, leads from apart to
+ * joined.
  *
- * Why this keeps the limit R: the script leaves the share of every instance that lives and is not joined to
- * it, and lets those who are joined have the rest. So in a window that sees no loss, those joined admit at
- * most R less those shares, and each that is apart its share. In a window that sees a loss, an instance i
- * had admitted a_i before it, the sum of which is at most R, and ends with at most max(a_i, R / n): less
- * than 2 R together. It does not matter who comes back first, or whether the counters are the old ones.
+ * Why this keeps the limit R: the script leaves the share of every live instance that is not joined
+ * to that instance, and gives the rest to the joined ones. So in a window without a loss, the
+ * joined instances admit at most R minus those shares, and each instance that is apart admits its
+ * share. In a window with a loss, an instance i had admitted a_i before it, and the sum of all a_i
+ * is at most R. It ends with at most max(a_i, R / n), so all together admit less than 2 R. It does
+ * not matter which instance returns first, or whether the counters are the old ones.
  */
 
 interface RedisRateWindowsOptions {
   readonly scripts: RateScripts;
-  /** Runs steadily: the ages of admissions are measured with it. */
+  /** A steady clock, with which the ages of admissions are measured. */
   readonly clock: Clock;
   readonly windowMs: number;
-  /** Ids of the instances that live, this one among them; known without Redis. */
+  /** Returns the ids of the live instances, including this one. Does not need Redis. */
   liveInstances(): readonly string[];
-  /** Drops a connection on which nothing is answered, for a new one. */
+  /** Replaces a connection that does not answer. */
   reconnect(): void;
   onLost(reason: Error): void;
   onBack(lostForMs: number, admittedApart: number): void;
 }
 
-/** How often an instance attends within a window: each half second. */
+/** Attends within a window: one each half second. */
 const ATTENDS_A_WINDOW = 120;
-/** After a loss that Redis itself reported, so that it answers. */
+/**
+ * Milliseconds until the next attend after a loss that Redis itself reported, so that it is known
+ * to answer.
+ */
 const ATTEND_SOON_MS = 20;
-/** Takes that wait for Redis at a time, and keys that are to be recounted. */
+/** Takes that wait for Redis at a time, and keys that wait to be recounted. */
 const MAX_WAITING = 20_000;
-/** Of one script, so that it stops Redis for less than a millisecond. */
+/** Takes in one script, so that it blocks Redis for less than a millisecond. */
 const MAX_TAKES_A_SCRIPT = 128;
-/** Keys of one script: the oldest bucket of a full window costs half a millisecond. */
+/** Keys in one recount. The oldest bucket of a full window costs half a millisecond. */
 const MAX_RECOUNTS_A_SCRIPT = 4;
-/** Reports must be small while takes wait. */
+/** Unreported keys from which takes wait, because the last reports must be small. */
 const MAX_LAST_KEYS = 64;
-/** Of one report, so that it stops Redis for about a millisecond. */
+/** Keys in one report, so that it blocks Redis for about a millisecond. */
 const MAX_KEYS = 64;
+/** Buckets in one report. */
 const MAX_PIECES = 1_000;
-/** A take that saw the counters start over asks once more. */
+/** Attempts of a take. A take that saw the counters restart has a second one. */
 const MAX_ATTEMPTS = 2;
-/** Recounts without an answer that are kept to be sent again. */
+/** Unanswered recounts that are kept to be sent again. */
 const MAX_UNCERTAIN = 5_000;
-/** Of attends, until the connection is dropped: what is late yet would be lost with it. */
+/** Failed attends after which the connection is dropped. Late answers are lost with it. */
 const FAILURES_A_CONNECTION = 2;
-/** Clocks and expiry differ by less than this at the end of a window. */
+/** Buckets by which clocks and expiry can differ at most at the end of a window. */
 const RECENT_MARGIN_BUCKETS = 20;
 
 interface WaitingTake {
@@ -92,19 +99,22 @@ interface Sent {
   readonly firstSentMs: number;
 }
 
-/** Rate windows of several instances, counted in Redis; where it is gone, in each instance's own share. */
+/**
+ * Rate windows of several instances, counted in Redis. If Redis is unavailable, each instance has
+ * its share.
+ */
 export class RedisRateWindows implements RateWindows {
   readonly #options: RedisRateWindowsOptions;
   readonly #shares: LocalShares;
-  readonly #own: OwnAdmissions;
+  readonly #admissions: OwnAdmissions;
   #state: "apart" | "joining" | "joined" = "apart";
   #generation: string | undefined;
-  /** A generation of which this instance saw that something is missing. */
+  /** A generation in which this instance noticed missing admissions. */
   #lostGeneration: string | undefined;
   #lostAtMs: number | undefined;
   #admittedApartBefore = 0;
   #waiting: WaitingTake[] = [];
-  /** What the counters of this generation do not know yet. */
+  /** Changes that the counters of this generation do not include yet. */
   readonly #recounts = new Map<string, Map<number, number>>();
   /** Recounts that Redis may or may not have carried out. */
   #uncertain: Sent[] = [];
@@ -122,19 +132,19 @@ export class RedisRateWindows implements RateWindows {
       ...options,
       recountTold: (key, bucket, by) => this.#recount(key, bucket, by),
     });
-    this.#own = this.#shares.own;
+    this.#admissions = this.#shares.own;
   }
 
   get isJoined(): boolean {
     return this.#state === "joined";
   }
 
-  /** Admissions that were decided without Redis since the start. */
+  /** The number of admissions that were decided without Redis since the start. */
   get admittedApart(): number {
     return this.#shares.admitted;
   }
 
-  /** Resolves when Redis was tried once. It is tried again until `close`. */
+  /** Resolves after the first attempt to reach Redis. Further attempts follow until `close`. */
   start(): Promise<void> {
     return this.#attend();
   }
@@ -148,10 +158,10 @@ export class RedisRateWindows implements RateWindows {
     await this.#options.scripts.leave(this.#generation).catch(() => {});
   }
 
-  /** Throws 503 where more keys than fit, or more takes than can wait, are there at once. */
+  /** Takes an amount or rejects. Throws 503 if too many keys are in use or too many takes wait. */
   take(key: string, limit: number, amount = ONE_ADMISSION): RateDecision | Promise<RateDecision> {
     if (this.#state === "apart") return this.#takeApart(key, limit, amount);
-    const window = this.#own.reserve(key);
+    const window = this.#admissions.reserve(key);
     if (this.#waiting.length + this.#inFlight >= MAX_WAITING) throw tooManyWaiting();
     return new Promise((resolve, reject) => {
       this.#wait({ key, limit, amount, window, attempts: 0, resolve, reject });
@@ -165,7 +175,7 @@ export class RedisRateWindows implements RateWindows {
         const admitted = await this.#options.scripts.count(this.#generation!, key);
         return Math.max(0, limit - admitted);
       } catch {
-        // The next take notices what is wrong with Redis.
+        // The next take handles the failure of Redis.
       }
     }
     return this.#shares.remaining(key, limit);
@@ -179,7 +189,7 @@ export class RedisRateWindows implements RateWindows {
   #flushSoon(): void {
     if (this.#isFlushing) return;
     this.#isFlushing = true;
-    // What other requests ask in this round of the event loop shares the script.
+    // The takes of other requests in this turn of the event loop share the script.
     setImmediate(() => {
       this.#isFlushing = false;
       if (this.#state !== "joining") this.#flush();
@@ -201,7 +211,7 @@ export class RedisRateWindows implements RateWindows {
     this.#inFlight += batch.length;
     try {
       const answers = await scripts.take(generation, batch, liveInstances(), (late) => {
-        for (const [i, take] of batch.entries()) this.#giveBack(take, late[i]!, generation);
+        for (const [i, take] of batch.entries()) this.#reverse(take, late[i]!, generation);
       });
       for (const [i, take] of batch.entries()) this.#answer(take, answers[i]!, generation);
     } catch (error) {
@@ -232,13 +242,16 @@ export class RedisRateWindows implements RateWindows {
     try {
       await this.#options.scripts.recount(generation, name, recounts);
     } catch {
-      // Its name keeps it from being carried out twice.
+      // The name of the recount keeps it from being executed twice.
       if (this.#generation !== generation || this.#uncertain.length >= MAX_UNCERTAIN) return;
       this.#uncertain.push(sent);
     }
   }
 
-  /** What is not sent again stays counted as it was, until it leaves its window. */
+  /**
+   * Sends unanswered recounts again. Without its recount an admission keeps its amount until it
+   * leaves the window.
+   */
   #sendUncertain(): void {
     const oldestMs = this.#options.clock.nowMs() - RESEND_MS;
     for (const sent of this.#uncertain.splice(0)) {
@@ -246,42 +259,45 @@ export class RedisRateWindows implements RateWindows {
     }
   }
 
-  /** Redis counted a take that was decided otherwise meanwhile. */
-  #giveBack(take: WaitingTake, answer: Answer, generation: string): void {
+  /** Reverses a take that Redis counted late, after it was decided without Redis. */
+  #reverse(take: WaitingTake, answer: Answer, generation: string): void {
     this.#noticeLoss(take, answer, generation);
     if (answer.isAdmitted && this.#generation === generation) {
       this.#recount(take.key, answer.bucket, -answer.taken);
     }
   }
 
-  /** A window that Redis does not have, into which this instance was admitted, is lost. */
+  /**
+   * Detects a lost window: Redis does not have it, although it has counted recent admissions of
+   * this instance in it.
+   */
   #noticeLoss({ window }: WaitingTake, { isNew }: Answer, generation: string): void {
-    if (!isNew || !this.#own.hasRecent(window, RECENT_MARGIN_BUCKETS)) return;
+    if (!isNew || !this.#admissions.hasRecent(window, RECENT_MARGIN_BUCKETS)) return;
     this.#lostGeneration = generation;
     if (this.#generation === generation) this.#part(new Error("it lost a window"));
   }
 
   #answer(take: WaitingTake, answer: Answer, generation: string): void {
     const { key, window } = take;
-    const { isAdmitted, taken, bucket } = answer;
+    const { isAdmitted, taken: admittedAmount, bucket } = answer;
     this.#noticeLoss(take, answer, generation);
     let recount: RateDecision["recount"];
     if (isAdmitted) {
-      const ownBucket =
+      const localBucket =
         this.#generation === generation
-          ? this.#own.noteTold(window, taken)
-          : this.#own.noteUntold(key, window, taken);
+          ? this.#admissions.noteTold(window, admittedAmount)
+          : this.#admissions.noteUntold(key, window, admittedAmount);
       if (take.amount !== ONE_ADMISSION) {
-        recount = recounting(taken, (by) => {
-          window.change(ownBucket, by);
+        recount = recounting(admittedAmount, (by) => {
+          window.change(localBucket, by);
           if (this.#generation === generation) this.#recount(key, bucket, by);
-          else this.#own.change(key, ownBucket, by);
+          else this.#admissions.change(key, localBucket, by);
         });
       }
     }
     take.resolve({
       isAdmitted,
-      taken,
+      taken: admittedAmount,
       recount,
       limit: take.limit,
       remaining: answer.remaining,
@@ -301,7 +317,10 @@ export class RedisRateWindows implements RateWindows {
     this.#flushSoon();
   }
 
-  /** Redis failed the take. Where it is there, or is there again, it decides. */
+  /**
+   * Repeats a take that Redis failed if Redis is available again. Otherwise decides it without
+   * Redis.
+   */
   #askAgain(take: WaitingTake): void {
     take.attempts++;
     if (this.#state !== "apart" && take.attempts < MAX_ATTEMPTS) this.#wait(take);
@@ -317,7 +336,7 @@ export class RedisRateWindows implements RateWindows {
   }
 
   #takeApart(key: string, limit: number, amount: RateAmount): RateDecision {
-    // Of what is decided here Redis has to be told before it decides again.
+    // Redis needs a report of local decisions before it decides again.
     if (this.#state !== "apart") this.#part(new Error("it did not answer"));
     return this.#shares.take(key, limit, amount);
   }
@@ -345,7 +364,7 @@ export class RedisRateWindows implements RateWindows {
     this.#flush();
   }
 
-  /** One at a time; a further call waits for the one that runs. */
+  /** Attends. Only one attend runs at a time, and a further call waits for it. */
   #attend(): Promise<void> {
     this.#attending ??= this.#attendOnce().finally(() => {
       this.#attending = undefined;
@@ -364,36 +383,37 @@ export class RedisRateWindows implements RateWindows {
     const { scripts } = this.#options;
     try {
       this.#shares.countInstances();
-      const joined = this.#state === "joined" ? this.#generation : undefined;
-      const lost = this.#lostGeneration;
-      const generation = await scripts.attend(joined, lost);
+      const joinedGeneration = this.#state === "joined" ? this.#generation : undefined;
+      const lostGeneration = this.#lostGeneration;
+      const generation = await scripts.attend(joinedGeneration, lostGeneration);
       this.#failedAttends = 0;
-      if (this.#lostGeneration === lost) this.#lostGeneration = undefined;
+      if (this.#lostGeneration === lostGeneration) this.#lostGeneration = undefined;
       if (generation !== this.#generation) {
-        if (this.#state !== "apart") this.#part(new GenerationChanged("its counters started over"));
+        if (this.#state !== "apart") this.#part(new GenerationChanged("its counters restarted"));
         this.#generation = generation;
-        this.#own.forgetTold();
+        this.#admissions.forgetTold();
         this.#recounts.clear();
         this.#uncertain = [];
       }
       if (this.#isClosed) return;
-      // Something was found missing while Redis was asked: that has to be reported first.
+      // Missing admissions were noticed during the attend. They have to be reported first.
       if (this.#lostGeneration === generation) this.#attendsSoon = true;
       else if (this.#state === "apart") await this.#join(generation);
-      else if (this.#own.untoldKeys > 0) await this.#tellNext(generation);
+      else if (this.#admissions.untoldKeys > 0) await this.#reportNext(generation);
       if (this.#state === "joined") this.#sendUncertain();
     } catch (error) {
       this.#failed(error as Error);
     }
   }
 
-  /** Tells Redis what it does not know, the last of it while takes wait. */
+  /** Reports everything unreported to Redis, the last of it while takes wait. */
   async #join(generation: string): Promise<void> {
-    while (this.#own.untoldKeys > MAX_LAST_KEYS) await this.#tellNext(generation);
+    while (this.#admissions.untoldKeys > MAX_LAST_KEYS) await this.#reportNext(generation);
     this.#state = "joining";
-    do await this.#tellNext(generation, true);
-    while (this.#own.untoldKeys > 0);
-    // A take that failed meanwhile may have been decided apart; the next round tells of it.
+    do await this.#reportNext(generation, true);
+    while (this.#admissions.untoldKeys > 0);
+    // A take that failed in the meantime may have been decided without Redis. The next round
+    // reports it.
     if (this.#state === "joining") this.#joined();
   }
 
@@ -407,31 +427,32 @@ export class RedisRateWindows implements RateWindows {
   }
 
   /**
-   * Tells Redis a part of what it does not know; with `takesPart` this instance takes part as soon as nothing
-   * is left to tell. What could not be told stays to be told.
+   * Sends one report to Redis. With `takesPart` this instance is joined as soon as nothing is
+   * unreported. A report that fails stays unreported.
    */
-  async #tellNext(generation: string, takesPart = false): Promise<void> {
-    const own = this.#own;
-    const told = own.tell(MAX_KEYS, MAX_PIECES);
-    const isAll = takesPart && own.untoldKeys === 0;
-    const ageMs = (bucket: number) => own.ageMs(bucket);
+  async #reportNext(generation: string, takesPart = false): Promise<void> {
+    const admissions = this.#admissions;
+    const report = admissions.tell(MAX_KEYS, MAX_PIECES);
+    const isAll = takesPart && admissions.untoldKeys === 0;
+    const ageMs = (bucket: number) => admissions.ageMs(bucket);
     try {
       const { scripts } = this.#options;
-      const placeOf = await scripts.merge(generation, told, isAll, ageMs, (latePlaceOf) => {
+      const placeOf = await scripts.merge(generation, report, isAll, ageMs, (latePlaceOf) => {
         if (this.#generation !== generation) return;
-        // It stayed to be told, and will be counted again.
-        for (const { key, counts } of told) {
+        // The report stayed unreported and will be counted again, so its late execution is
+        // reversed.
+        for (const { key, counts } of report) {
           for (const [bucket, count] of counts) this.#recount(key, latePlaceOf(bucket), -count);
         }
       });
-      own.confirmTold(told, placeOf);
+      admissions.confirmTold(report, placeOf);
     } catch (error) {
-      own.untell(told);
+      admissions.untell(report);
       throw error;
     }
   }
 }
 
 function tooManyWaiting(): GatewayError {
-  return overloaded("Too many requests wait at once. Try again shortly.");
+  return overloaded("Too many requests are waiting. Try again shortly.");
 }

@@ -4,36 +4,45 @@ import type { ParallelLimit } from "../interface.ts";
 import { answerInTime } from "./connection.ts";
 
 /**
- * An instance counts as taking part for so long after its last exchange: longer than it counts as alive after
- * it died, so that its places are free once its share is.
+ * Milliseconds for which an instance counts as joined after its last exchange. Longer than a dead
+ * instance counts as alive, so that its slots are free when its share is.
  */
 const LEASE_MS = 4_000;
-/** No call lasts as long. */
-const KEPT_MS = 86_400_000;
+/** Milliseconds after which unused keys expire. No call lasts as long. */
+const KEY_LIFETIME_MS = 86_400_000;
 
-/** The places that one instance reports as taken and asks for, in one step. */
+/**
+ * The slots that one instance reports as used and the calls that it requests slots for, in one
+ * step.
+ */
 export interface SlotExchange {
-  /** Names this instance since it last began to take part: `<instance id>#<count>`. */
+  /** The name of this instance since it last joined: `<instance id>#<count>`. */
   readonly member: string;
   readonly instanceId: string;
-  /** Begins to take part: then `limits` are all within which calls of this instance run. */
+  /** True if the instance joins. `limits` then has all limits within which its calls run. */
   readonly joins: boolean;
-  /** Ids of the instances that live. */
+  /** Ids of the live instances. */
   readonly live: readonly string[];
-  /** Calls of this instance within each limit, those not among them that it asks for. */
+  /** Running calls of this instance within each limit, without the requested ones. */
   readonly limits: readonly (ParallelLimit & { readonly taken: number })[];
-  /** By call, the positions in `limits` of those that it needs a place within, and how many it leaves free there. */
+  /**
+   * For each requested call, the positions in `limits` of its limits, and the number of slots that
+   * it leaves free there.
+   */
   readonly asks: readonly (readonly { readonly position: number; readonly spared: number }[])[];
 }
 
-/** The member does not take part: its lease ran out, Redis lost what it held, or it has joined again since. */
+/**
+ * Thrown if the member is not joined: its lease has expired, Redis lost its data, or it has joined
+ * again since.
+ */
 export class MembershipLost extends Error {}
 
 interface Scripts {
   gatewaySlots(...words: (string | number)[]): Promise<number[]>;
 }
 
-/** The script of places as functions. Each rejects where Redis does not answer in time. */
+/** The script of slots as functions. Each rejects if Redis does not answer in time. */
 export class SlotScript {
   readonly #redis: Redis;
   readonly #clock: Clock;
@@ -41,7 +50,7 @@ export class SlotScript {
   readonly #keyPrefix: string;
   readonly #leaseMs: number;
 
-  /** @param leaseMs shorter in tests */
+  /** @param leaseMs milliseconds of a lease; shorter in tests */
   constructor(redis: Redis, clock: Clock, keyPrefix: string, leaseMs = LEASE_MS) {
     this.#clock = clock;
     this.#leaseMs = leaseMs;
@@ -51,7 +60,10 @@ export class SlotScript {
     this.#keyPrefix = `${keyPrefix}slots:`;
   }
 
-  /** Whether each ask was granted. Rejects with MembershipLost where `member` does not take part and does not join. */
+  /**
+   * Returns for each requested call whether it was granted. Rejects with MembershipLost if `member`
+   * is not joined and does not join.
+   */
   async exchange({
     member,
     instanceId,
@@ -63,19 +75,19 @@ export class SlotScript {
     const words: (string | number)[] = [limits.length + 1, this.#membersKey];
     for (const { id } of limits) words.push(`${this.#keyPrefix}of:${id}`);
     words.push(member, instanceId, joins ? 1 : 0, live.length, this.#leaseMs, ...live);
-    for (const { taken, max } of limits) words.push(taken, max);
-    for (const places of asks) {
-      words.push(places.length);
+    for (const { taken: used, max } of limits) words.push(used, max);
+    for (const slots of asks) {
+      words.push(slots.length);
       // Lua counts from 1, and the first key is that of the members.
-      for (const { position, spared } of places) words.push(position + 2, spared);
+      for (const { position, spared } of slots) words.push(position + 2, spared);
     }
     const sent = this.#scripts.gatewaySlots(...words);
     const [verdict, ...granted] = await answerInTime(this.#clock, sent);
-    if (verdict !== 1) throw new MembershipLost("this instance does not take part");
-    return granted.map((one) => one === 1);
+    if (verdict !== 1) throw new MembershipLost("this instance has not joined");
+    return granted.map((reply) => reply === 1);
   }
 
-  /** Takes part no longer: what others count of it is gone. */
+  /** Leaves the joined instances, so that the others no longer count the calls of this one. */
   async leave(member: string): Promise<void> {
     await answerInTime(this.#clock, this.#redis.zrem(this.#membersKey, member));
   }
@@ -86,11 +98,14 @@ export class SlotScript {
 }
 
 /**
- * KEYS members (by the end of their leases), and for each limit a hash of the calls of each member. ARGV member,
- * instance, whether it joins, how many instances live, its lease, and who lives; taken and max of each limit; for each ask how
- * many limits it has, their keys, and what it leaves free there. Answers 1 and for each ask 1 or 0; or 0 where the member does not take part.
+ * The script of an exchange. KEYS: members (by the end of their leases), and for each limit a hash
+ * of the calls of each member. ARGV: member, instance, 1 if it joins, number of live instances,
+ * lease, and the live instances; the used and maximum slots of each limit; for each requested call
+ * the number of its limits, their keys, and the slots that it leaves free. The answer is 1, and for
+ * each requested call 1 or 0; or only 0 if the member is not joined.
  *
- * An instance that lives and does not take part may be using its own share of each limit: that is left to it.
+ * A live instance that is not joined may be using its own share of each limit, so the script leaves
+ * that share to it.
  */
 const EXCHANGE = `
 local t = redis.call('TIME')
@@ -109,7 +124,7 @@ if joins then
   end
 elseif not redis.call('ZSCORE', KEYS[1], me) then return {0} end
 redis.call('ZADD', KEYS[1], now + leaseMs, me)
-redis.call('PEXPIRE', KEYS[1], ${KEPT_MS})
+redis.call('PEXPIRE', KEYS[1], ${KEY_LIFETIME_MS})
 local members, present = {}, {}
 for _, one in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
   members[one] = true
@@ -151,7 +166,7 @@ end
 for i = 2, #KEYS do
   if taken[i] > 0 then
     redis.call('HSET', KEYS[i], me, taken[i])
-    redis.call('PEXPIRE', KEYS[i], ${KEPT_MS})
+    redis.call('PEXPIRE', KEYS[i], ${KEY_LIFETIME_MS})
   else redis.call('HDEL', KEYS[i], me) end
 end
 return answers`;

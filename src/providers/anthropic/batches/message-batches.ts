@@ -1,6 +1,6 @@
 import { BatchUpload } from "../../batch-upload.ts";
 import {
-  BatchWire,
+  BatchHttpClient,
   CLOCK_SKEW_MS,
   countIn,
   type Fields,
@@ -46,15 +46,15 @@ const INVALID_STATE_STATUSES = [400, 409];
 export class MessageBatches implements BatchInterface {
   readonly limits = LIMITS;
   readonly #messagesUrl: string;
-  readonly #wire: BatchWire;
+  readonly #wire: BatchHttpClient;
 
   constructor(settings: ProviderSettings, dependencies: AnthropicDependencies) {
     this.#messagesUrl = endpointUrl(settings.baseUrl, "/messages");
     const headers = requestHeaders(settings);
-    this.#wire = new BatchWire({ ...dependencies, settings, headers, failureOfStatus });
+    this.#wire = new BatchHttpClient({ ...dependencies, settings, headers, failureOfStatus });
   }
 
-  placeOf({ url, headers }: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
+  groupOf({ url, headers }: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
     if (url !== this.#messagesUrl) return undefined;
     const betas = headers[BETA_HEADER];
     return { kind: betas === undefined ? KIND : `${KIND} ${betas}`, count: 1 };
@@ -92,7 +92,7 @@ export class MessageBatches implements BatchInterface {
     return { batchIds, isCertain };
   }
 
-  async look(batchId: string, signal: AbortSignal): Promise<BatchState> {
+  async readState(batchId: string, signal: AbortSignal): Promise<BatchState> {
     return { hasEnded: hasEnded(await this.#read(batchId, signal)) };
   }
 

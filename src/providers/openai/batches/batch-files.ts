@@ -1,6 +1,6 @@
 import { BatchUpload } from "../../batch-upload.ts";
 import {
-  type BatchWire,
+  type BatchHttpClient,
   type Fields,
   hasStatus,
   nameIn,
@@ -27,7 +27,7 @@ const REJECTED_STATUSES = [400, 401, 403, 404, 413, 422, 429];
 const EXPIRY_SECONDS = 7 * 86_400;
 
 interface BatchFilesOptions {
-  readonly wire: BatchWire;
+  readonly wire: BatchHttpClient;
   readonly baseUrl: string;
   /** True if files can have an expiry time. */
   readonly expire: boolean;
@@ -37,7 +37,7 @@ interface BatchFilesOptions {
 
 /** Files of requests and of results, in OpenAI's form. Methods reject with ProviderFailure. */
 export class BatchFiles {
-  readonly #wire: BatchWire;
+  readonly #wire: BatchHttpClient;
   readonly #baseUrl: string;
   readonly #expire: boolean;
   readonly #newest: string;

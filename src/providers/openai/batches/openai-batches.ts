@@ -1,5 +1,5 @@
 import {
-  BatchWire,
+  BatchHttpClient,
   CLOCK_SKEW_MS,
   countIn,
   type Fields,
@@ -49,7 +49,7 @@ export class OpenAiBatches implements BatchInterface {
   readonly limits = LIMITS;
   readonly #baseUrl: string;
   readonly #endpoints: BatchEndpoints;
-  readonly #wire: BatchWire;
+  readonly #wire: BatchHttpClient;
   readonly #files: BatchFiles;
 
   constructor(settings: ProviderSettings, dependencies: OpenAiBatchDependencies) {
@@ -57,11 +57,11 @@ export class OpenAiBatches implements BatchInterface {
     this.#baseUrl = baseUrl;
     this.#endpoints = new BatchEndpoints(baseUrl, PATHS);
     const headers = requestHeaders(settings, openAiVariant(type));
-    this.#wire = new BatchWire({ ...dependencies, settings, headers, failureOfStatus });
+    this.#wire = new BatchHttpClient({ ...dependencies, settings, headers, failureOfStatus });
     this.#files = new BatchFiles({ wire: this.#wire, baseUrl, expire: type === "openai" });
   }
 
-  placeOf(request: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
+  groupOf(request: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
     return this.#endpoints.placeOf(request);
   }
 
@@ -94,7 +94,7 @@ export class OpenAiBatches implements BatchInterface {
     return { batchIds, isCertain: true };
   }
 
-  async look(batchId: string, signal: AbortSignal): Promise<BatchState> {
+  async readState(batchId: string, signal: AbortSignal): Promise<BatchState> {
     const batch = await this.#read(batchId, signal);
     const hasEnded = ENDED.has(batch.status);
     // A batch that failed after its first requests has results.

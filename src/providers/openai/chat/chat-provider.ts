@@ -42,7 +42,7 @@ import { failureOfErrorBody, failureOfStatus } from "../failure-mapping.ts";
 import { openAiImages } from "../images.ts";
 import { openAiModerate } from "../moderations.ts";
 import { openAiRerank } from "../rerank.ts";
-import { ResponsesWire } from "../responses/responses-wire.ts";
+import { ResponsesClient } from "../responses/responses-wire.ts";
 import { openAiSpeak } from "../speech.ts";
 import { openAiTranscribe } from "../transcription.ts";
 import {
@@ -101,7 +101,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
   readonly #connectTimeoutMs: number;
   readonly #plainDeltas: boolean;
   readonly #reading: AnswerReading;
-  readonly #responses: ResponsesWire;
+  readonly #responses: ResponsesClient;
 
   constructor(
     settings: ProviderSettings,
@@ -141,7 +141,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
       failureOfStatus,
     });
     const { type, baseUrl } = settings;
-    this.#responses = new ResponsesWire(baseUrl, wire);
+    this.#responses = new ResponsesClient(baseUrl, wire);
     this.image = openAiImages({ wire, type, baseUrl, headers: this.#headers });
     this.moderate = openAiModerate(wire, settings);
     this.rerank = openAiRerank(wire, settings);

@@ -2,7 +2,7 @@ import { textOfLatin1 } from "../../../lib/event-splitter.ts";
 import { isFields } from "../../../lib/json.ts";
 import { type FinishReason, ProviderFailure } from "../../interface.ts";
 import {
-  BROKEN_OFF,
+  ABORTED_REASONS,
   FINISH_REASONS,
   OTHER_REASONING_NAME,
   SERVICE_TIERS,
@@ -79,7 +79,7 @@ export function finishReason(raw: unknown, hasToolCalls = false): FinishReason |
 }
 
 export function endsInFailure(choice: Readonly<Record<string, unknown>>): boolean {
-  return BROKEN_OFF.has(choice.finish_reason);
+  return ABORTED_REASONS.has(choice.finish_reason);
 }
 
 /** Returns the first choice that the provider aborted. Undefined if it aborted none. */
@@ -92,7 +92,7 @@ export function isText(value: unknown): boolean {
   return typeof value === "string" && value !== "";
 }
 
-export function bringsNothing(delta: Readonly<Record<string, unknown>>): boolean {
+export function isEmptyDelta(delta: Readonly<Record<string, unknown>>): boolean {
   for (const field in delta) {
     const value = delta[field];
     if (value === null || value === "" || (Array.isArray(value) && value.length === 0)) continue;
@@ -121,7 +121,7 @@ export function parseChunk(data: string): Record<string, unknown> {
   return chunk;
 }
 
-export function tellsError({ error, object }: Readonly<Record<string, unknown>>): boolean {
+export function reportsError({ error, object }: Readonly<Record<string, unknown>>): boolean {
   return (Boolean(error) && !isEmptyError(error)) || object === "error";
 }
 

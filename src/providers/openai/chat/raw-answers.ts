@@ -25,7 +25,7 @@ import {
   isText,
   normaliseContent,
   normaliseHead,
-  tellsError,
+  reportsError,
 } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
 import { type FailureReader, StreamRewriter } from "./stream-rewriter.ts";
@@ -140,7 +140,7 @@ export function normaliseCompletion(
     normaliseChoice(choice, message, position, hidesReasoning);
   }
   for (const name of PRIVATE_MEMBERS) if (raw[name] !== undefined) delete raw[name];
-  if (raw.error !== undefined && !tellsError(raw)) delete raw.error;
+  if (raw.error !== undefined && !reportsError(raw)) delete raw.error;
   normaliseHead(raw);
   // OpenRouter's clients require it in a whole answer, and reject null in a chunk.
   raw.system_fingerprint ??= null;

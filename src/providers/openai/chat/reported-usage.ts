@@ -23,7 +23,7 @@ export function reportedUsage(
  * Combines the usages of two chunks. The later one counts, except that its zeros do not replace counts of the earlier
  * one. Some servers report the prompt at the start and the answer at the end.
  */
-export function usageBehind(earlier: Usage | undefined, later: Usage): Usage {
+export function mergeUsage(earlier: Usage | undefined, later: Usage): Usage {
   if (earlier === undefined) return later;
   if (later.promptTokens === 0) {
     const { promptTokens, cachedPromptTokens, cacheWriteTokens } = earlier;
@@ -78,8 +78,8 @@ function readUsage(raw: unknown): Usage | undefined {
 const NO_ADDITIONAL_TOKENS = { cache: 0, reasoning: 0 } as const;
 
 /**
- * Returns the tokens that a provider bills in addition to prompt and completion, visible in its total: reasoning, which
- * xAI also reports in the details and Gemini only in the total, or cache tokens.
+ * Returns the tokens that a provider bills in addition to prompt and completion, as the difference to its total. They
+ * are reasoning tokens, which xAI also reports in the details and Gemini only in the total, or cache tokens.
  */
 function additionalTokens(total: unknown, parts: number, cache: number, reasoning: number) {
   const beyond = isCount(total) ? total - parts : 0;

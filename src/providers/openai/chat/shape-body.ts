@@ -105,8 +105,8 @@ type Message = Readonly<Record<string, unknown>>;
 type Shape = (message: Message) => Message | undefined;
 
 /**
- * Returns a function that changes parts of messages that a provider would reject: the role `developer`, which few
- * providers know, and members of answers, which clients send back unchanged, including members that are null. The
+ * Returns a function that changes the parts of messages that a provider would reject. These are the role `developer`,
+ * which few providers know, and members of answers, which clients send back unchanged, even if they are null. The
  * function returns undefined if it changes nothing.
  */
 function messageShaper(variant: OpenAiVariant): (messages: unknown) => unknown[] | undefined {

@@ -7,7 +7,7 @@ import { StreamedAnswer } from "../../streamed-answer.ts";
 import { PRIVATE_MEMBERS } from "../wire-dialects.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import {
-  bringsNothing,
+  isEmptyDelta,
   createdTime,
   failedChoice,
   finishReason,
@@ -16,10 +16,10 @@ import {
   normaliseContent,
   normaliseHead,
   parseChunk,
-  tellsError,
+  reportsError,
 } from "./provider-content.ts";
-import { reportedUsage, usageBehind } from "./reported-usage.ts";
-import { calledBytes, callIdStem, dropNothingCalled, StreamedToolCalls } from "./tool-calls.ts";
+import { reportedUsage, mergeUsage } from "./reported-usage.ts";
+import { calledBytes, callIdStem, dropEmptyCalls, StreamedToolCalls } from "./tool-calls.ts";
 
 /** Returns the failure for an event that reports an error. */
 export type FailureReader = (event: Readonly<Record<string, unknown>>) => ProviderFailure;
@@ -96,7 +96,7 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
       this.#noteUsage(reportedUsage(chunk, this.#begun.size <= 1));
       return;
     }
-    const error = tellsError(chunk) ? chunk : failedChoice(chunk.choices);
+    const error = reportsError(chunk) ? chunk : failedChoice(chunk.choices);
     // Read the failure before the chunk is rewritten in place.
     const failure = error && this.#failureOf(error);
     this.#takeChunk(chunk, data, failure !== undefined);
@@ -125,7 +125,7 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
   }
 
   #noteUsage(usage: Usage | undefined): void {
-    if (usage !== undefined) this.noteUsage(usageBehind(this.reportedUsage, usage));
+    if (usage !== undefined) this.noteUsage(mergeUsage(this.reportedUsage, usage));
   }
 
   #failureOf(chunk: Record<string, unknown>): ProviderFailure {
@@ -154,7 +154,7 @@ export class StreamRewriter extends StreamedAnswer<Uint8Array> {
     state.take(delta);
     this.#meterDelta(delta);
     delete delta.role;
-    const isEmpty = bringsNothing(delta);
+    const isEmpty = isEmptyDelta(delta);
     if (this.#options.hidesReasoning) hideReasoning(delta);
     const reason = isFailing ? null : state.reason(choice.finish_reason);
     // A choice ends only once. Some providers end it twice, send usage in an empty delta, or repeat the reason in each
@@ -224,7 +224,7 @@ class StreamedChoice {
   /** Converts a piece to the gateway's form, in place. */
   take(delta: Fields): void {
     normaliseContent(delta);
-    dropNothingCalled(delta);
+    dropEmptyCalls(delta);
     if (isText(delta.refusal)) this.#isRefused = true;
     if (!Array.isArray(delta.tool_calls)) return;
     this.#toolCalls ??= new StreamedToolCalls(callIdStem(this.#completionId, this.#index));

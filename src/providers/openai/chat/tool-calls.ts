@@ -19,7 +19,7 @@ export function callIdStem(id: string, choice: number): string {
  * calls, which only streams should do: OpenAI rejects such calls when they are sent back.
  */
 export function normaliseToolCalls(message: Fields, completionId: string, choice: number): void {
-  dropNothingCalled(message);
+  dropEmptyCalls(message);
   if (!Array.isArray(message.tool_calls)) return;
   const stem = callIdStem(completionId, choice);
   message.tool_calls.forEach((call: unknown, position) => {
@@ -32,7 +32,7 @@ export function normaliseToolCalls(message: Fields, completionId: string, choice
 }
 
 /** Removes members that contain no calls. */
-export function dropNothingCalled(message: Fields): void {
+export function dropEmptyCalls(message: Fields): void {
   const { tool_calls: calls } = message;
   if (calls !== undefined && !(Array.isArray(calls) && calls.length > 0)) delete message.tool_calls;
   const { function_call: called } = message;

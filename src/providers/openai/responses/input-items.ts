@@ -1,6 +1,6 @@
 import { isFields } from "../../../lib/json.ts";
 import { ProviderFailure } from "../../interface.ts";
-import { type KeptItem, keptItems } from "./reasoning-items.ts";
+import { type ReasoningItem, reasoningItems } from "./reasoning-items.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -35,12 +35,12 @@ export function inputItems(messages: readonly Fields[]): Fields[] {
  * Returns items for a request. They already have the form of this API, except for reasoning, whose `details` have the
  * form of chats. OpenAI rejects reasoning that is not followed by a part of its answer, so it is left out.
  */
-export function sentItems(items: readonly Fields[]): Fields[] {
+export function requestItems(items: readonly Fields[]): Fields[] {
   const result: Fields[] = [];
   let thoughts: Fields[] = [];
   for (const item of items) {
     if (item.type === "reasoning") {
-      thoughts.push(...keptItems(item.details).map((thought) => thought.item));
+      thoughts.push(...reasoningItems(item.details).map((thought) => thought.item));
       continue;
     }
     if (isOfAnswer(item)) result.push(...thoughts);
@@ -69,18 +69,18 @@ function answerOf(message: Fields, path: string): Fields[] {
     const { name, arguments: text } = call.function;
     items.push({ type: "function_call", call_id: call.id, name, arguments: text ?? "{}" });
   }
-  return withReasoning(items, keptItems(message.reasoning_details));
+  return withReasoning(items, reasoningItems(message.reasoning_details));
 }
 
 /**
  * Inserts reasoning at its position in the answer, as far as that is known. OpenAI rejects reasoning that nothing
  * follows, so it is inserted before the last item at the latest.
  */
-function withReasoning(items: readonly Fields[], thoughts: readonly KeptItem[]): Fields[] {
+function withReasoning(items: readonly Fields[], thoughts: readonly ReasoningItem[]): Fields[] {
   if (items.length === 0) return [];
   const all: Fields[] = [];
   let used = 0;
-  for (const { place = 0, item } of thoughts) {
+  for (const { position: place = 0, item } of thoughts) {
     while (all.length < place && used < items.length - 1) all.push(items[used++]!);
     all.push(item);
   }

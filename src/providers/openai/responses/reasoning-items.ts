@@ -29,9 +29,9 @@ export function encryptedDetail(index: number, item: Fields): ReasoningDetail | 
 }
 
 /** A reasoning item of an earlier answer. */
-export interface KeptItem {
+export interface ReasoningItem {
   /** Index among the items of its answer. Undefined if the client did not send it back. */
-  readonly place: number | undefined;
+  readonly position: number | undefined;
   readonly item: Fields;
 }
 
@@ -40,10 +40,10 @@ export interface KeptItem {
  * one index form one item, which ends with its encrypted content. Items without encrypted content are left out, because
  * OpenAI stores none to look up. Details of other APIs are left out too.
  */
-export function keptItems(details: unknown): KeptItem[] {
+export function reasoningItems(details: unknown): ReasoningItem[] {
   /** The texts of an item's parts, by the index of the item. */
   const summaries = new Map<unknown, Map<unknown, string>>();
-  const items: KeptItem[] = [];
+  const items: ReasoningItem[] = [];
   for (const detail of Array.isArray(details) ? details : []) {
     if (!isFields(detail) || detail.format !== FORMAT) continue;
     const { type, index, summary, part = 0, data, id } = detail;
@@ -59,7 +59,7 @@ export function keptItems(details: unknown): KeptItem[] {
       summary: [...parts.values()].map(summaryPart),
       encrypted_content: data,
     };
-    items.push({ place: typeof index === "number" ? index : undefined, item });
+    items.push({ position: typeof index === "number" ? index : undefined, item });
   }
   return items;
 }

@@ -6,7 +6,7 @@ import {
   type ItemsRequest,
   type RenderedBody,
 } from "../../chat-body.ts";
-import { inputItems, sentItems, unsupported } from "./input-items.ts";
+import { inputItems, requestItems, unsupported } from "./input-items.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -74,7 +74,7 @@ export const responsesBody = new BodyRender(
 function itemFields(items: ItemsRequest): Fields {
   const { input, tools, toolChoice, maxToolCalls, truncation } = items;
   return {
-    input: sentItems(input),
+    input: requestItems(input),
     ...(tools.length > 0 && { tools }),
     ...(toolChoice !== undefined && toolChoice !== null && { tool_choice: toolChoice }),
     ...(maxToolCalls !== undefined && { max_tool_calls: maxToolCalls }),

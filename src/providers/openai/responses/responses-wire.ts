@@ -11,7 +11,7 @@ import { wholeResponse } from "./whole-answer.ts";
 const WHOLE_ONLY = /^(?:[^/]+\/)?(?:o\d|gpt-[\d.]+)-pro/;
 
 /** Chats over OpenAI's Responses API. Each request contains its whole history. */
-export class ResponsesWire {
+export class ResponsesClient {
   readonly #url: string;
   readonly #wire: HttpJsonProvider;
 

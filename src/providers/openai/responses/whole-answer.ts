@@ -119,8 +119,9 @@ function thoughtOf(raw: Fields, item: number): ChatEvent[] {
     const partText = part === 0 ? text : BLANK_LINE + text;
     return { text: partText, detail: summaryDetail(item, partText, part) };
   });
-  const shown = textsIn(raw.content).join(BLANK_LINE);
-  const content = shown === "" ? [] : [{ text: shown, detail: textDetail(item, shown) }];
+  const plainText = textsIn(raw.content).join(BLANK_LINE);
+  const content =
+    plainText === "" ? [] : [{ text: plainText, detail: textDetail(item, plainText) }];
   const encrypted = encryptedDetail(item, raw);
   const all = [...summary, ...content, ...(encrypted ? [{ text: "", detail: encrypted }] : [])];
   return all.map(({ text, detail }) => ({

@@ -10,10 +10,10 @@ import { PlanPanel } from "./plan-panel.tsx";
 import type { ListedPlan, OfferedPlan, PlanPrice, Subscription } from "./plans.ts";
 import { ReplenishPanel } from "./replenish.tsx";
 
-/** Who takes payments; null: the gateway takes none. */
+/** The payment processor. Null if the gateway accepts no payments. */
 export type Processor = "stripe" | "test" | null;
 
-/** As GET /v1/credits shows it. */
+/** The answer of GET /v1/credits. */
 export interface Credits {
   readonly balance_usd: number;
   readonly lifetime_spend_usd: number;
@@ -30,7 +30,7 @@ export interface PaymentBounds {
   readonly max_usd: number;
 }
 
-const PAGE = 10;
+const PAGE_SIZE = 10;
 
 interface TopUpList {
   readonly data: readonly TopUp[];
@@ -49,31 +49,31 @@ interface TopUp {
 export function BillingSection() {
   const choices = useResource<{ payments: PaymentBounds }>("settings/choices");
   const listedPlans = useResource<{ data: ListedPlan[] }>("settings/plans");
-  const plans = useOffered(listedPlans.data?.data);
+  const plans = useOfferedPlans(listedPlans.data?.data);
   const subscription = useResource<Subscription>("v1/billing/subscription");
   const listed = useResource<{ data: PaymentMethod[] }>("v1/billing/payment_methods");
   const credits = useResource<Credits>("v1/credits", true);
   const [offset, setOffset] = useState(0);
   const topUps = useResource<TopUpList>(
-    `v1/credits/transactions?type=topup&limit=${PAGE}&offset=${offset}`,
+    `v1/credits/transactions?type=topup&limit=${PAGE_SIZE}&offset=${offset}`,
     true,
   );
   const bounds = choices.data?.payments;
   const methods = listed.data?.data;
-  const changed = () => {
+  const reloadAll = () => {
     for (const resource of [subscription, listed, credits, topUps]) resource.reload();
   };
   return (
     <>
       {bounds?.processor === null && (
-        <Notice>This gateway takes no payments. Its operator adds credit to your balance.</Notice>
+        <Notice>This gateway accepts no payments. Its operator adds credit to your balance.</Notice>
       )}
       <CreditsPanel
         credits={credits.data}
         error={credits.error ?? choices.error}
         bounds={bounds}
         methods={methods}
-        onChanged={changed}
+        onChanged={reloadAll}
       />
       {bounds?.processor !== null && (
         <>
@@ -82,13 +82,13 @@ export function BillingSection() {
             error={credits.error ?? choices.error ?? listed.error}
             bounds={bounds}
             methods={methods}
-            onChanged={changed}
+            onChanged={reloadAll}
           />
           <PaymentMethodsPanel
             methods={methods}
             error={listed.error}
             processor={bounds?.processor ?? null}
-            onChanged={changed}
+            onChanged={reloadAll}
           />
         </>
       )}
@@ -97,15 +97,18 @@ export function BillingSection() {
         plans={plans}
         methods={methods}
         error={subscription.error ?? listedPlans.error}
-        onChanged={changed}
+        onChanged={reloadAll}
       />
       <TopUps listed={topUps} offset={offset} onTurn={setOffset} />
     </>
   );
 }
 
-/** Plans with their prices; that of a paid one comes when the payment processor has said it. */
-function useOffered(plans: readonly ListedPlan[] | undefined): OfferedPlan[] | undefined {
+/**
+ * Returns the plans with their prices. The price of a paid plan follows when the payment processor has
+ * answered.
+ */
+function useOfferedPlans(plans: readonly ListedPlan[] | undefined): OfferedPlan[] | undefined {
   const hasPaid = plans?.some(({ is_paid: isPaid }) => isPaid);
   const { data, error } = useResource<{ price: PlanPrice | null }>(
     hasPaid ? "settings/plan-price" : undefined,
@@ -115,7 +118,7 @@ function useOffered(plans: readonly ListedPlan[] | undefined): OfferedPlan[] | u
 }
 
 const COLUMNS: readonly Column<TopUp>[] = [
-  { title: "Paid", cell: ({ created_at: at }) => <Time iso={at} form="exact" /> },
+  { title: "Date", cell: ({ created_at: at }) => <Time iso={at} form="exact" /> },
   { title: "Payment", cell: ({ description }) => description },
   {
     title: "Receipt",
@@ -150,8 +153,8 @@ function TopUps({ listed: { data, error }, offset, onTurn }: TopUpsProps) {
         error={error}
         keyOf={({ id }) => id}
         empty={
-          <Empty title="Nothing was paid yet.">
-            <p>Each top-up is listed here, with its receipt.</p>
+          <Empty title="No payments yet">
+            <p>Top-ups are listed here with their receipts.</p>
           </Empty>
         }
       />
@@ -161,8 +164,8 @@ function TopUps({ listed: { data, error }, offset, onTurn }: TopUpsProps) {
           count={data.data.length}
           total={data.total}
           hasMore={data.has_more}
-          onPrevious={offset === 0 ? undefined : () => onTurn(Math.max(0, offset - PAGE))}
-          onNext={() => onTurn(offset + PAGE)}
+          onPrevious={offset === 0 ? undefined : () => onTurn(Math.max(0, offset - PAGE_SIZE))}
+          onNext={() => onTurn(offset + PAGE_SIZE)}
         />
       )}
     </Panel>

@@ -30,7 +30,7 @@ export function CreditsPanel({ credits, error, bounds, methods, onChanged }: Cre
           <Button
             variant="primary"
             isDisabled={!canPay}
-            // The dialog may be closed before the answer is there.
+            // The dialog can be closed before the answer arrives.
             isBusy={isOrdering}
             onClick={() => setPaying(true)}
           >
@@ -43,7 +43,7 @@ export function CreditsPanel({ credits, error, bounds, methods, onChanged }: Cre
       {error !== undefined && <Notice tone="bad">{error}</Notice>}
       <Figures>
         <Figure label="Balance" value={credits && usd(credits.balance_usd)} />
-        <Figure label="Spent in all" value={credits && usd(credits.lifetime_spend_usd)} />
+        <Figure label="Total spent" value={credits && usd(credits.lifetime_spend_usd)} />
       </Figures>
       {isPaying && canPay && (
         <TopUpDialog
@@ -60,7 +60,7 @@ export function CreditsPanel({ credits, error, bounds, methods, onChanged }: Cre
   );
 }
 
-/** A payment that was ordered. Ordering it again by the same key does not pay again. */
+/** An ordered payment. Ordering it again with the same key does not pay twice. */
 interface Attempt {
   readonly key: string;
   readonly body: { readonly amount_usd: number; readonly payment_method_id: string };
@@ -70,19 +70,19 @@ interface Outcome {
   readonly attempt: Attempt;
   readonly kind: "waits for the holder" | "unknown";
   readonly message: string;
-  /** Where the holder of the card authenticates. */
+  /** URL at which the cardholder authenticates. */
   readonly page: string | undefined;
 }
 
 const NOT_YET: Readonly<Record<Outcome["kind"], string>> = {
-  "waits for the holder": "It is not confirmed yet.",
-  unknown: "It is not known yet.",
+  "waits for the holder": "The payment is not confirmed yet.",
+  unknown: "The payment status is still unknown.",
 };
 
 interface TopUpProps {
   readonly bounds: PaymentBounds;
   readonly methods: readonly PaymentMethod[];
-  /** Of the last attempt, where it is open; the dialog may be closed meanwhile. */
+  /** Outcome of the last attempt, if it is open. The dialog can be closed and opened again. */
   readonly outcome: Outcome | undefined;
   onOutcome(outcome: Outcome | undefined): void;
   onOrdering(isOrdering: boolean): void;
@@ -90,13 +90,13 @@ interface TopUpProps {
   onClose(): void;
 }
 
-/** Buys credit. What was ordered is asked for again by its key until its outcome is known. */
+/** Buys credit. Repeats an order with its key until its outcome is known. */
 function TopUpDialog({ bounds, methods, outcome, onOutcome, ...on }: TopUpProps) {
   const { onOrdering, onChanged, onClose } = on;
   const [amount, setAmount] = useState("25");
   const [chosenId, setMethodId] = useState<string>();
-  const isDefault = ({ is_default: is }: PaymentMethod) => is;
-  const methodId = chosenId ?? methods.find(isDefault)?.id ?? methods[0]?.id;
+  const defaultMethod = methods.find(({ is_default: isDefault }) => isDefault);
+  const methodId = chosenId ?? defaultMethod?.id ?? methods[0]?.id;
 
   const order = async (attempt: Attempt) => {
     onOrdering(true);
@@ -115,7 +115,7 @@ function TopUpDialog({ bounds, methods, outcome, onOutcome, ...on }: TopUpProps)
         if (outcome !== undefined) toast(NOT_YET[next.kind]);
         return onOutcome(next);
       }
-      // Declined: the next order is another attempt. Other refusals say nothing of one that is open.
+      // After a decline, the next order is a new attempt. Other errors do not change an open attempt.
       if (error instanceof ApiError && error.status === 402) onOutcome(undefined);
       throw error;
     } finally {
@@ -129,22 +129,23 @@ function TopUpDialog({ bounds, methods, outcome, onOutcome, ...on }: TopUpProps)
 
   if (outcome !== undefined) {
     const close = () => {
-      // One that waits for its holder is paid by that holder alone: others can be ordered.
+      // Only the cardholder can complete a payment that waits for authentication, so a new one can be
+      // ordered.
       if (outcome.kind === "waits for the holder") onOutcome(undefined);
       onClose();
     };
     return (
       <Dialog title="Add credit" onClose={close}>
         <Form
-          submit="Look again"
+          submit="Check again"
           onCancel={close}
           cancel="Close"
           onSubmit={() => order(outcome.attempt)}
         >
           {outcome.kind === "unknown" ? (
             <Notice tone="warn">
-              It is not known yet whether {usd(outcome.attempt.body.amount_usd)} was paid.{" "}
-              {outcome.message} Looking again does not pay twice.
+              It is still unknown whether {usd(outcome.attempt.body.amount_usd)} was paid.{" "}
+              {outcome.message} Checking again does not pay twice.
             </Notice>
           ) : (
             <Authentication outcome={outcome} />
@@ -162,7 +163,7 @@ function TopUpDialog({ bounds, methods, outcome, onOutcome, ...on }: TopUpProps)
   }
   const pay = () => {
     const amountUsd = numberIn(amount, "Amount");
-    if (amountUsd === null) throw new ApiError(400, "invalid_body", "State an amount.", null);
+    if (amountUsd === null) throw new ApiError(400, "invalid_body", "Enter an amount.", null);
     const body = { amount_usd: amountUsd, payment_method_id: methodId };
     return order({ key: crypto.randomUUID(), body });
   };
@@ -192,24 +193,24 @@ function Authentication({ outcome: { page, attempt, message } }: { readonly outc
   if (page === undefined) return <Notice tone="warn">{message}</Notice>;
   return (
     <Notice tone="warn">
-      The bank asks the holder of the card to confirm the payment of {usd(attempt.body.amount_usd)}{" "}
-      (3-D Secure). <OutsideLink href={page}>Confirm it on the bank's page</OutsideLink>, then come
-      back. It is added to the balance once it is confirmed, within a day.
+      The bank asks the cardholder to confirm the payment of {usd(attempt.body.amount_usd)} (3-D
+      Secure). <OutsideLink href={page}>Confirm it on the bank's page</OutsideLink>, then return
+      here. It has to be confirmed within a day, and is then added to the balance.
     </Notice>
   );
 }
 
-/** Undefined where the error does not leave the payment open. */
+/** Returns the outcome of an error that leaves the payment open. Returns undefined for other errors. */
 function outcomeOf(attempt: Attempt, error: unknown): Outcome | undefined {
   if (!(error instanceof ApiError)) return undefined;
   const { status, code, message, payment } = error;
-  const open = { attempt, message, page: payment.page };
+  const base = { attempt, message, page: payment.page };
   if (status === 402 && payment.declineCode === "authentication_required") {
-    return { ...open, kind: "waits for the holder" };
+    return { ...base, kind: "waits for the holder" };
   }
-  // No answer, or none that says what became of the payment.
+  // The answer is missing or does not state the result of the payment.
   const isUnknown = status === 0 || status === 408 || (status >= 500 && code !== "provider_error");
-  return isUnknown ? { ...open, kind: "unknown" } : undefined;
+  return isUnknown ? { ...base, kind: "unknown" } : undefined;
 }
 
 function payText(amount: string): string {

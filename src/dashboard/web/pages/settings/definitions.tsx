@@ -14,25 +14,25 @@ export interface Definition {
 }
 
 export interface EditorProps<Kind extends Definition> {
-  /** Undefined for a new one. */
+  /** The definition to edit. Undefined for a new one. */
   readonly edited: Kind | undefined;
   onChanged(): void;
   onClose(): void;
 }
 
 interface DefinitionsProps<Kind extends Definition> {
-  /** Its plural is in the address. */
+  /** Name of the kind. Its plural is the API path. */
   readonly noun: "preset" | "guardrail";
   readonly title: string;
   readonly lead: string;
   readonly emptyText: string;
   readonly deletedText: string;
-  /** Between its name and the time of its last change. */
+  /** Columns between the name and the time of the last change. */
   readonly columns: readonly Column<Kind>[];
   readonly Editor: ComponentType<EditorProps<Kind>>;
 }
 
-/** What requests of the organization name: the list, and what can be done with each. */
+/** The list of definitions, with actions to create, edit and delete them. */
 export function DefinitionsPanel<Kind extends Definition>({
   noun,
   title,
@@ -49,19 +49,27 @@ export function DefinitionsPanel<Kind extends Definition>({
     { title: "Name", cell: ({ name }) => <span class="strong">{name}</span> },
     ...columns,
     {
-      title: "Changed",
+      title: "Updated",
       isSecondary: true,
       cell: ({ updated_at: at }) => <Time iso={at} />,
     },
     {
       title: "Actions",
       isAction: true,
-      cell: (one) => (
+      cell: (definition) => (
         <>
-          <Button variant="quiet" label={`Edit ${one.name}`} onClick={() => setEdited(one)}>
+          <Button
+            variant="quiet"
+            label={`Edit ${definition.name}`}
+            onClick={() => setEdited(definition)}
+          >
             Edit
           </Button>
-          <Button variant="quiet" label={`Delete ${one.name}`} onClick={() => setDeleted(one)}>
+          <Button
+            variant="quiet"
+            label={`Delete ${definition.name}`}
+            onClick={() => setDeleted(definition)}
+          >
             Delete
           </Button>
         </>
@@ -86,7 +94,7 @@ export function DefinitionsPanel<Kind extends Definition>({
         error={error}
         keyOf={({ id }) => id}
         empty={
-          <Empty title={`There is no ${noun} yet.`}>
+          <Empty title={`No ${noun}s yet`}>
             <p>{emptyText}</p>
           </Empty>
         }
@@ -110,7 +118,7 @@ export function DefinitionsPanel<Kind extends Definition>({
             reload();
           }}
         >
-          <b>{deleted.name}</b> is removed. {deletedText}
+          <b>{deleted.name}</b> is deleted. {deletedText}
         </Confirm>
       )}
     </Panel>

@@ -1,7 +1,7 @@
 import { ApiError } from "../../api.ts";
 import { Button, Check, Choice, Field } from "../../components/controls.tsx";
 
-/** A rule as the API has it. */
+/** A rule in the API's form. */
 export interface Rule {
   readonly type: "pii" | "pattern" | "injection" | "moderation";
   readonly on: readonly ("input" | "output")[];
@@ -15,14 +15,14 @@ export interface GuardrailChoices {
   readonly can_moderate: boolean;
 }
 
-/** A rule while it is edited. */
+/** A rule during editing. */
 export interface Draft {
   readonly id: string;
   readonly type: Rule["type"];
   readonly on: "both" | "input" | "output";
   readonly action: Rule["action"];
   readonly pattern: string;
-  /** Undefined: every kind of personal data. */
+  /** Undefined for every kind of personal data. */
   readonly entities: readonly string[] | undefined;
 }
 
@@ -40,10 +40,10 @@ export function draftOf({ type, on, action, pattern = "", entities }: Rule): Dra
   return { id, type, on: on.length === 2 ? "both" : on[0]!, action, pattern, entities };
 }
 
-/** Throws where nothing is looked for. */
-export function ruleOf({ type, on, action, pattern, entities }: Draft, at: number): Rule {
+/** Returns the rule of a draft. Throws if it has no kind of personal data. */
+export function ruleOf({ type, on, action, pattern, entities }: Draft, index: number): Rule {
   if (type === "pii" && entities?.length === 0) {
-    const message = `Rule ${at + 1} looks for no kind of personal data: choose one.`;
+    const message = `Rule ${index + 1}: choose at least one kind of personal data.`;
     throw new ApiError(400, "invalid_body", message, null);
   }
   return {
@@ -78,34 +78,35 @@ export function entityTitle(entity: string): string {
 
 const TYPES = {
   pii: "Personal data",
-  pattern: "A pattern",
-  injection: "Attempts to take over the model",
-  moderation: "What the moderation model flags",
+  pattern: "Pattern",
+  injection: "Prompt injection",
+  moderation: "Moderation",
 } as const;
 
 const HINTS: Readonly<Record<Draft["type"], string | undefined>> = {
   pii: undefined,
   pattern: undefined,
   injection: "Phrases such as “ignore all previous instructions”, in seven languages.",
-  moderation: "Hate, violence, self-harm and the like, as the gateway's model sees them.",
+  moderation:
+    "Hate, violence, self-harm and similar content that the gateway's moderation model flags.",
 };
 
-const capital = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
+const capitalized = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 interface RuleFieldsProps {
   readonly number: number;
   readonly draft: Draft;
   readonly choices: GuardrailChoices;
   onChange(changed: Partial<Draft>): void;
-  /** Undefined for the only one. */
+  /** Undefined for the only rule. */
   readonly onRemove: (() => void) | undefined;
 }
 
 export function RuleFields({ number, draft, choices, onChange, onRemove }: RuleFieldsProps) {
   const { type, on, action, pattern } = draft;
-  // One that was made while there was a model keeps its type.
+  // A moderation rule keeps its type if the gateway no longer has a moderation model.
   const canModerate = choices.can_moderate || type === "moderation";
-  const types = Object.entries(TYPES).filter(([one]) => one !== "moderation" || canModerate);
+  const types = Object.entries(TYPES).filter(([id]) => id !== "moderation" || canModerate);
   return (
     <fieldset class="rule">
       <legend>Rule {number}</legend>
@@ -115,7 +116,7 @@ export function RuleFields({ number, draft, choices, onChange, onRemove }: RuleF
         </Button>
       )}
       <Choice
-        label="Looks for"
+        label="Detects"
         value={type}
         options={types}
         onChange={(value) => onChange({ type: value as Draft["type"] })}
@@ -128,13 +129,13 @@ export function RuleFields({ number, draft, choices, onChange, onRemove }: RuleF
           onInput={(value) => onChange({ pattern: value })}
           isRequired
           placeholder="project-[a-z]+"
-          hint="A regular expression in RE2's syntax; (?i) before it ignores case"
+          hint="A regular expression in RE2 syntax; the prefix (?i) ignores case"
         />
       )}
       {type === "pii" && <Entities draft={draft} choices={choices} onChange={onChange} />}
       <div class="pair">
         <Choice
-          label="In"
+          label="Applies to"
           value={on}
           options={[
             ["both", "Requests and answers"],
@@ -145,11 +146,11 @@ export function RuleFields({ number, draft, choices, onChange, onRemove }: RuleF
         />
         {type !== "moderation" && (
           <Choice
-            label="What is found"
+            label="Action"
             value={action}
             options={[
-              ["redact", "Is removed"],
-              ["block", "Blocks the call"],
+              ["redact", "Redact"],
+              ["block", "Block"],
             ]}
             onChange={(value) => onChange({ action: value as Draft["action"] })}
           />
@@ -173,10 +174,10 @@ function Entities({ draft, choices, onChange }: Omit<RuleFieldsProps, "number" |
           {choices.entities.map((entity) => (
             <Check
               key={entity}
-              label={capital(entityTitle(entity))}
+              label={capitalized(entityTitle(entity))}
               isChecked={entities.includes(entity)}
               onChange={(isChecked) => {
-                const others = entities.filter((one) => one !== entity);
+                const others = entities.filter((item) => item !== entity);
                 onChange({ entities: isChecked ? [...others, entity] : others });
               }}
             />

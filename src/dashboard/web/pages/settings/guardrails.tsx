@@ -16,7 +16,7 @@ import {
   ruleOf,
 } from "./guardrail-rule.tsx";
 
-/** A guardrail as GET /v1/guardrails lists it. */
+/** A guardrail in the answer of GET /v1/guardrails. */
 interface Guardrail extends Definition {
   readonly rules: readonly Rule[];
 }
@@ -26,16 +26,16 @@ export function GuardrailsSection() {
     <DefinitionsPanel<Guardrail>
       noun="guardrail"
       title="Guardrails"
-      lead="A guardrail looks for something in what goes to models and what comes back, and blocks or removes it. Requests name it as guardrail; the gateway's operator can put one on all requests."
-      emptyText="Keep personal data away from providers, or refuse what must not be asked or answered."
-      deletedText="Requests that name it are refused from then on."
+      lead="A guardrail checks requests and answers, and blocks or redacts matches. Requests name it in the field guardrail. The gateway's operator can apply one to all requests."
+      emptyText="Keep personal data from providers, or block unwanted requests and answers."
+      deletedText="Requests that name it are rejected."
       columns={[
         {
           title: "Rules",
           cell: ({ rules }) => (
             <ul class="rules">
-              {rules.map((rule, at) => (
-                <li key={at}>{summaryOf(rule)}</li>
+              {rules.map((rule, index) => (
+                <li key={index}>{summaryOf(rule)}</li>
               ))}
             </ul>
           ),
@@ -46,23 +46,23 @@ export function GuardrailsSection() {
   );
 }
 
-const FOUND: Readonly<Record<Rule["type"], string>> = {
+const TARGETS: Readonly<Record<Rule["type"], string>> = {
   pii: "personal data",
-  pattern: "what matches",
-  injection: "attempts to take over the model",
-  moderation: "what the moderation model flags",
+  pattern: "matches of",
+  injection: "prompt injection",
+  moderation: "flagged content",
 };
 
-/** Removes personal data (email addresses, IBANs) from requests and answers */
+/** Returns a summary such as "Redacts personal data (email addresses, IBANs) from requests and answers". */
 function summaryOf({ type, on, action, pattern, entities }: Rule) {
-  const places = [
+  const directions = [
     ...(on.includes("input") ? ["requests"] : []),
     ...(on.includes("output") ? ["answers"] : []),
   ].join(" and ");
-  const does = action === "redact" ? "Removes" : "Blocks";
+  const verb = action === "redact" ? "Redacts" : "Blocks";
   return (
     <>
-      {does} {FOUND[type]}
+      {verb} {TARGETS[type]}
       {pattern !== undefined && (
         <>
           {" "}
@@ -71,7 +71,7 @@ function summaryOf({ type, on, action, pattern, entities }: Rule) {
       )}
       {entities !== undefined && ` (${entities.map(entityTitle).join(", ")})`}
       {action === "redact" ? " from " : " in "}
-      {places}
+      {directions}
     </>
   );
 }
@@ -85,12 +85,14 @@ function GuardrailDialog({ edited, onChanged, onClose }: EditorProps<Guardrail>)
     () => edited?.rules.map(draftOf) ?? [NEW_DRAFT()],
   );
   const change = (id: string, changed: Partial<Draft>) =>
-    setDrafts((before) => before.map((one) => (one.id === id ? { ...one, ...changed } : one)));
+    setDrafts((before) =>
+      before.map((draft) => (draft.id === id ? { ...draft, ...changed } : draft)),
+    );
   const save = async () => {
     const body = { name, rules: drafts.map(ruleOf) };
     if (edited === undefined) await call("POST", "v1/guardrails", { body });
     else await call("PATCH", `v1/guardrails/${edited.id}`, { body });
-    toast(edited === undefined ? `Created ${name}.` : `Changed ${name}.`);
+    toast(edited === undefined ? `Created ${name}.` : `Updated ${name}.`);
     onClose();
     onChanged();
   };
@@ -105,10 +107,10 @@ function GuardrailDialog({ edited, onChanged, onClose }: EditorProps<Guardrail>)
           (choices.error ?? <Skeleton />)
         ) : (
           <>
-            {drafts.map((draft, at) => (
+            {drafts.map((draft, index) => (
               <RuleFields
                 key={draft.id}
-                number={at + 1}
+                number={index + 1}
                 draft={draft}
                 choices={choices.data!.guardrails}
                 onChange={(changed) => change(draft.id, changed)}

@@ -8,7 +8,7 @@ import { useResource } from "../../resource.ts";
 import { planTitle, type Subscription } from "./plans.ts";
 import { SignIns } from "./sign-ins.tsx";
 
-/** The organization as GET /v1/organization shows it. */
+/** The answer of GET /v1/organization. */
 interface Organization {
   readonly id: string;
   readonly name: string;
@@ -33,7 +33,8 @@ export function OrganizationSection() {
         {error !== undefined && <Notice tone="bad">{error}</Notice>}
         {data?.suspended && (
           <Notice tone="bad">
-            The organization is suspended: its requests are refused. Ask the gateway's operator.
+            The organization is suspended, and its requests are rejected. Contact the gateway's
+            operator.
           </Notice>
         )}
         {data === undefined ? error === undefined && <Skeleton /> : <Terms organization={data} />}
@@ -59,7 +60,7 @@ function Terms({ organization }: { readonly organization: Organization }) {
           <Plan plan={organization.plan} /> · <Link page="settings/billing">Plans and billing</Link>
         </dd>
         <dt>Platform fee</dt>
-        <dd>{organization.fee_percent}% on top of what providers cost</dd>
+        <dd>{organization.fee_percent}% on top of provider prices</dd>
         <dt>Credit limit</dt>
         <dd>{creditLimitText(creditLimit)}</dd>
         <dt>Stored files</dt>
@@ -79,13 +80,9 @@ function Terms({ organization }: { readonly organization: Organization }) {
           />
         </dd>
         <dt>Webhooks</dt>
-        <dd>At most {integer(organization.max_webhooks)}</dd>
-        <dt>Computer tools</dt>
-        <dd>
-          {organization.computer_use
-            ? "Requests may offer models tools that operate a computer"
-            : "Not allowed"}
-        </dd>
+        <dd>Up to {integer(organization.max_webhooks)}</dd>
+        <dt>Computer use</dt>
+        <dd>{organization.computer_use ? "Allowed" : "Not allowed"}</dd>
         <dt>Created</dt>
         <dd>
           <Time iso={organization.created_at} form="date" />
@@ -96,7 +93,7 @@ function Terms({ organization }: { readonly organization: Organization }) {
   );
 }
 
-/** With the day on which it ends. */
+/** The plan and, if it ends, the day on which it does. */
 function Plan({ plan }: Pick<Organization, "plan">) {
   const { data } = useResource<Subscription>("v1/billing/subscription");
   if (!data?.next_plan) return <>{planTitle(plan)}</>;
@@ -109,36 +106,36 @@ function Plan({ plan }: Pick<Organization, "plan">) {
 }
 
 function creditLimitText(limitUsd: number | null): string {
-  if (limitUsd === null) return "Without limit: requests are not refused for want of credit";
+  if (limitUsd === null) return "Unlimited: requests are never rejected for insufficient credit";
   if (limitUsd === 0) return "None: requests are paid from the balance";
-  return `The balance may go to ${usd(-limitUsd)}`;
+  return `The balance can go down to ${usd(-limitUsd)}`;
 }
 
 function ResponseCache() {
-  const [isAsking, setAsking] = useState(false);
-  const close = () => setAsking(false);
+  const [isConfirming, setConfirming] = useState(false);
+  const close = () => setConfirming(false);
   const purge = async () => {
     const { purged } = await call<{ purged: number }>("DELETE", "v1/cache");
-    toast(purged === 1 ? "Removed 1 answer." : `Removed ${integer(purged)} answers.`);
+    toast(purged === 1 ? "Cleared 1 answer." : `Cleared ${integer(purged)} answers.`);
     close();
   };
   return (
     <Panel
       title="Response cache"
-      aside={<Button onClick={() => setAsking(true)}>Remove all answers</Button>}
+      aside={<Button onClick={() => setConfirming(true)}>Clear cache</Button>}
     >
       <p class="quiet">
-        Requests with the header <code>X-Gateway-Cache: on</code> get the answer of an equal request
-        again, for nothing. Remove the answers where they have become wrong.
+        Requests with the header <code>X-Gateway-Cache: on</code> get the cached answer of an
+        identical request at no cost. Clear the cache if its answers are outdated.
       </p>
-      {isAsking && (
+      {isConfirming && (
         <Confirm
-          title="Remove all kept answers?"
-          action="Remove answers"
+          title="Clear the response cache?"
+          action="Clear cache"
           onClose={close}
           onConfirm={purge}
         >
-          The next request of each kind is sent to a provider again, and charged.
+          Requests are sent to a provider again, and charged, until their answers are cached.
         </Confirm>
       )}
     </Panel>

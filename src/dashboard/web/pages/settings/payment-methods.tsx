@@ -7,7 +7,7 @@ import { type Column, Table } from "../../components/table.tsx";
 import { useReturn } from "../../resource.ts";
 import type { Processor } from "./billing.tsx";
 
-/** A payment method as GET /v1/billing/payment_methods lists it. */
+/** A payment method in the answer of GET /v1/billing/payment_methods. */
 export interface PaymentMethod {
   readonly id: string;
   readonly type: string;
@@ -27,20 +27,20 @@ const BRANDS: Readonly<Record<string, string>> = {
   unionpay: "UnionPay",
 };
 
-/** Visa ending in 4242 */
+/** Returns a title such as "Visa ending in 4242". */
 export function methodTitle({ type, brand, last4 }: PaymentMethod): string {
   const name = brand === null ? type : (BRANDS[brand] ?? brand);
   return last4 === null ? name : `${name} ending in ${last4}`;
 }
 
-/** What the test processor has, and what becomes of payments with it. */
+/** The cards of the test processor, and the results of payments with them. */
 const TEST_CARDS: readonly (readonly [name: string, text: string])[] = [
-  ["pm_card_visa", "Visa that pays"],
-  ["pm_card_mastercard", "Mastercard that pays"],
-  ["pm_card_authenticationRequired", "Visa that asks its holder (3-D Secure)"],
-  ["pm_card_chargeDeclined", "Visa that is declined"],
-  ["pm_card_chargeDeclinedInsufficientFunds", "Visa without funds"],
-  ["pm_card_chargeDeclinedExpiredCard", "Visa that has expired"],
+  ["pm_card_visa", "Visa (succeeds)"],
+  ["pm_card_mastercard", "Mastercard (succeeds)"],
+  ["pm_card_authenticationRequired", "Visa (requires 3-D Secure)"],
+  ["pm_card_chargeDeclined", "Visa (declined)"],
+  ["pm_card_chargeDeclinedInsufficientFunds", "Visa (insufficient funds)"],
+  ["pm_card_chargeDeclinedExpiredCard", "Visa (expired)"],
 ];
 
 interface PaymentMethodsProps {
@@ -54,7 +54,7 @@ export function PaymentMethodsPanel({ methods, error, processor, onChanged }: Pa
   const [isAdding, setAdding] = useState(false);
   const [deleted, setDeleted] = useState<PaymentMethod>();
   const makeDefault = (method: PaymentMethod) =>
-    perform(`${methodTitle(method)} is the default now.`, async () => {
+    perform(`${methodTitle(method)} is now the default.`, async () => {
       await call("PATCH", `v1/billing/payment_methods/${method.id}`, {
         body: { is_default: true },
       });
@@ -73,8 +73,8 @@ export function PaymentMethodsPanel({ methods, error, processor, onChanged }: Pa
         error={error}
         keyOf={({ id }) => id}
         empty={
-          <Empty title="There is no payment method yet.">
-            <p>Add a card to buy credit with it, now or whenever the balance runs low.</p>
+          <Empty title="No payment methods yet">
+            <p>Add a card to buy credit, now or automatically when the balance is low.</p>
           </Empty>
         }
       />
@@ -97,8 +97,8 @@ export function PaymentMethodsPanel({ methods, error, processor, onChanged }: Pa
             onChanged();
           }}
         >
-          Nothing is paid with {methodTitle(deleted)} any more.
-          {deleted.is_default && " Another method, if there is one, becomes the default."}
+          {methodTitle(deleted)} is no longer used for payments.
+          {deleted.is_default && " If you have another method, it becomes the default."}
         </Confirm>
       )}
     </Panel>
@@ -153,7 +153,10 @@ interface AddMethodProps {
   onClose(): void;
 }
 
-/** A card is entered on the payment processor's page: the gateway never has its number. */
+/**
+ * Adds a payment method. The card is entered on the payment processor's page, so the gateway never receives
+ * its number.
+ */
 function AddMethodDialog({ isTest, onChanged, onClose }: AddMethodProps) {
   const [card, setCard] = useState(TEST_CARDS[0]![0]);
   const [setupUrl, setSetupUrl] = useState<string>();
@@ -175,8 +178,7 @@ function AddMethodDialog({ isTest, onChanged, onClose }: AddMethodProps) {
     return (
       <Dialog title="Add a payment method" onClose={done}>
         <p>
-          Enter the card on the payment processor's page. It is listed here within two minutes after
-          that.
+          Enter the card on the payment processor's page. It then appears here within two minutes.
         </p>
         <form
           onSubmit={(event) => {
@@ -187,7 +189,7 @@ function AddMethodDialog({ isTest, onChanged, onClose }: AddMethodProps) {
           <footer>
             <Button type="submit">Done</Button>
             <OutsideLink href={setupUrl} class="button primary">
-              Enter the card
+              Enter card
             </OutsideLink>
           </footer>
         </form>
@@ -201,8 +203,8 @@ function AddMethodDialog({ isTest, onChanged, onClose }: AddMethodProps) {
           <Choice label="Test card" value={card} options={TEST_CARDS} onChange={setCard} />
         ) : (
           <p>
-            The card is entered on the page of the payment processor, Stripe. The gateway does not
-            see its number.
+            You enter the card on the page of the payment processor, Stripe. The gateway does not
+            receive its number.
           </p>
         )}
       </Form>

@@ -22,7 +22,7 @@ interface PlanPanelProps {
   onChanged(): void;
 }
 
-/** The plan, what it costs, and the others. */
+/** The current plan with its cost, and the other plans. */
 export function PlanPanel({ subscription, plans, methods, error, onChanged }: PlanPanelProps) {
   const [chosenName, setChosen] = useState<string>();
   const chosen = plans?.find(({ plan }) => plan === chosenName);
@@ -34,7 +34,7 @@ export function PlanPanel({ subscription, plans, methods, error, onChanged }: Pl
         error === undefined && <Skeleton />
       ) : (
         <>
-          <Standing subscription={subscription} />
+          <CurrentPlan subscription={subscription} />
           <ul class="plans">
             {plans.map((plan) => (
               <li key={plan.plan}>
@@ -61,12 +61,12 @@ export function PlanPanel({ subscription, plans, methods, error, onChanged }: Pl
   );
 }
 
-function Standing({ subscription }: { readonly subscription: Subscription }) {
+function CurrentPlan({ subscription }: { readonly subscription: Subscription }) {
   const { plan, next_plan: nextPlan } = subscription;
   const { payment_url: paymentUrl, invoice_url: invoiceUrl } = subscription;
   return (
     <>
-      <PaymentStanding subscription={subscription} />
+      <PlanPaymentNotice subscription={subscription} />
       <dl class="facts">
         <dt>Current plan</dt>
         <dd>
@@ -80,40 +80,41 @@ function Standing({ subscription }: { readonly subscription: Subscription }) {
           )}
         </dd>
         <dt>Platform fee</dt>
-        <dd>{subscription.platform_fee_percent}% on top of what providers cost</dd>
+        <dd>{subscription.platform_fee_percent}% on top of provider prices</dd>
         <dt>Period</dt>
         <dd>
           <Time iso={subscription.current_period_start} form="date" /> to{" "}
           <Time iso={subscription.current_period_end} form="date" />
         </dd>
-        <dt>Charged in it</dt>
+        <dt>Charged this period</dt>
         <dd>{usd(subscription.usage_this_period_usd)}</dd>
         {invoiceUrl !== null && paymentUrl === null && (
           <>
             <dt>Invoice</dt>
             <dd>
-              <OutsideLink href={invoiceUrl}>The last invoice</OutsideLink>
+              <OutsideLink href={invoiceUrl}>Latest invoice</OutsideLink>
             </dd>
           </>
         )}
       </dl>
       {isOperators(subscription) && (
         <p class="under-panel">
-          The gateway's operator has chosen this plan, and is the one who can change it.
+          The gateway's operator has set this plan. Only the operator can change it.
         </p>
       )}
     </>
   );
 }
 
-/** What someone has to know or do about a paid plan. */
-function PaymentStanding({ subscription }: { readonly subscription: Subscription }) {
+/** A notice about the payment of a paid plan, if there is one. */
+function PlanPaymentNotice({ subscription }: { readonly subscription: Subscription }) {
   const { payment_status: status, payment_url: url, next_plan: nextPlan } = subscription;
   const invoice = url === null ? "its invoice" : <OutsideLink href={url}>its invoice</OutsideLink>;
   if (status === "pending") {
     return (
       <Notice tone="warn">
-        The payment processor has not said whether Pro is paid. It takes effect once it is.
+        The payment processor has not confirmed the payment for Pro yet. Pro takes effect after
+        that.
       </Notice>
     );
   }
@@ -131,8 +132,8 @@ function PaymentStanding({ subscription }: { readonly subscription: Subscription
   if (status === "ending") {
     return (
       <Notice>
-        The gateway's operator has chosen {planTitle(subscription.plan)} for you. The payment
-        processor is still to end the subscription to Pro; it is asked again until it has.
+        The gateway's operator has set {planTitle(subscription.plan)} for you. The payment processor
+        has not ended the subscription to Pro yet. The gateway retries until it has.
       </Notice>
     );
   }
@@ -140,7 +141,7 @@ function PaymentStanding({ subscription }: { readonly subscription: Subscription
   return (
     <Notice>
       Pro is paid until <Time iso={subscription.current_period_end} form="date" />. Then the
-      organization is on {planTitle(nextPlan)}.
+      organization changes to {planTitle(nextPlan)}.
     </Notice>
   );
 }
@@ -153,8 +154,8 @@ interface PlanCardProps {
 
 const PURPOSES: Readonly<Record<string, string>> = {
   free: "Pay for what you use, from your balance.",
-  byok: "Calls go to providers with your own keys, and providers bill you.",
-  pro: "A lower fee, and more room for files.",
+  byok: "Calls use your own provider keys, and the providers bill you.",
+  pro: "A lower fee and more file storage.",
 };
 
 function PlanCard({ plan, subscription, onChoose }: PlanCardProps) {
@@ -173,18 +174,18 @@ function PlanCard({ plan, subscription, onChoose }: PlanCardProps) {
       <p class="price">{priceOf(plan) ?? <Skeleton />}</p>
       <p class="quiet">{PURPOSES[plan.plan]}</p>
       <ul>
-        <li>{plan.fee_percent}% fee on top of what providers cost</li>
-        <li>{bytes(plan.file_quota_bytes)} of stored files</li>
+        <li>{plan.fee_percent}% fee on top of provider prices</li>
+        <li>{bytes(plan.file_quota_bytes)} of file storage</li>
       </ul>
       {canChoose && <Button onClick={onChoose}>{action}</Button>}
     </div>
   );
 }
 
-/** Undefined while it is asked for. */
+/** Returns the price of a plan, or undefined while it is loading. */
 function priceOf({ is_paid: isPaid, price }: OfferedPlan): string | undefined {
   if (!isPaid) return "$0 a month";
-  return price === null ? "Price not known now" : price && priceText(price);
+  return price === null ? "Price unavailable" : price && priceText(price);
 }
 
 interface PlanDialogProps {
@@ -195,13 +196,13 @@ interface PlanDialogProps {
   onClose(): void;
 }
 
-/** States what the choice costs, and asks. */
+/** States the cost of the chosen plan and asks for confirmation. */
 function PlanDialog({ chosen, subscription, method, onChanged, onClose }: PlanDialogProps) {
   const title = planTitle(chosen.plan);
-  const isKept = chosen.plan === subscription.plan;
-  const isBought = chosen.is_paid && !isKept;
-  const obstacle = isBought ? obstacleOf(chosen, method) : undefined;
-  const heading = isKept ? `Keep ${title}?` : `Change to ${title}?`;
+  const isCurrent = chosen.plan === subscription.plan;
+  const isPurchase = chosen.is_paid && !isCurrent;
+  const obstacle = isPurchase ? obstacleOf(chosen, method) : undefined;
+  const heading = isCurrent ? `Keep ${title}?` : `Change to ${title}?`;
   if (obstacle !== undefined) {
     return (
       <Dialog title={heading} onClose={onClose}>
@@ -213,13 +214,15 @@ function PlanDialog({ chosen, subscription, method, onChanged, onClose }: PlanDi
     try {
       await call("POST", "v1/billing/subscription", { body: { plan: chosen.plan } });
     } finally {
-      // An invoice that is open now is shown.
+      // Shows an invoice that is now open.
       onChanged();
     }
-    toast(isPaidNow(subscription) && !isKept ? "Pro ends with its period." : `Chose ${title}.`);
+    toast(
+      isPaidNow(subscription) && !isCurrent ? "Pro ends with its period." : `Changed to ${title}.`,
+    );
     onClose();
   };
-  const payment = isBought && chosen.price ? priceText(chosen.price) : undefined;
+  const payment = isPurchase && chosen.price ? priceText(chosen.price) : undefined;
   return (
     <Dialog title={heading} onClose={onClose}>
       <Form
@@ -234,9 +237,9 @@ function PlanDialog({ chosen, subscription, method, onChanged, onClose }: PlanDi
 }
 
 function obstacleOf({ price }: OfferedPlan, method: PaymentMethod | undefined) {
-  if (price === undefined) return "The payment processor is being asked what the plan costs.";
+  if (price === undefined) return "The price of the plan is loading.";
   if (price === null) {
-    return "The payment processor has not said what the plan costs. Try again later.";
+    return "The payment processor has not returned the price of the plan. Try again later.";
   }
   return method === undefined
     ? "Add a payment method first: the plan is paid with the default one."
@@ -254,24 +257,24 @@ function Consequences({
   if (chosen.plan === subscription.plan) {
     return (
       <p>
-        {title} goes on after {end}
-        {price && `, for ${price}`}. Nothing is paid now.
+        {title} continues after {end}
+        {price && `, for ${price}`}. You pay nothing now.
       </p>
     );
   }
   const fee = (
     <p>
-      Plan {title} has a platform fee of {chosen.fee_percent}%; you pay{" "}
-      {subscription.platform_fee_percent}% now. A fee that the gateway's operator has set for your
-      organization stays.
+      The {title} plan has a platform fee of {chosen.fee_percent}%. Your current fee is{" "}
+      {subscription.platform_fee_percent}%. If the gateway's operator has set an individual fee for
+      your organization, that fee stays.
     </p>
   );
   if (chosen.is_paid) {
     return (
       <>
         <p>
-          <b>{price}</b> is paid with {method && methodTitle(method)}: the first time now, then on
-          until you choose another plan.
+          <b>{price}</b> is paid with {method && methodTitle(method)}, now and then regularly until
+          you choose another plan.
         </p>
         {fee}
       </>
@@ -281,14 +284,14 @@ function Consequences({
     <>
       <p>
         {isPaidNow(subscription)
-          ? `Pro is paid until ${end} and lasts until then; nothing of it is given back. After that there is no monthly price.`
+          ? `Pro is paid until ${end} and stays active until then, without a refund. After that there is no monthly price.`
           : "There is no monthly price. The next request pays the new fee."}
       </p>
       {fee}
       {chosen.plan === "byok" && (
         <Notice tone="warn">
-          Every call needs a key of your own at the model's provider, and is refused without one.
-          See <Link page="settings/provider-keys">Provider keys</Link>.
+          Every call needs your own key for the model's provider, and is rejected without one. See{" "}
+          <Link page="settings/provider-keys">Provider keys</Link>.
         </Notice>
       )}
     </>

@@ -1,6 +1,6 @@
 import { money } from "../../format.ts";
 
-/** A plan as GET /dashboard/api/settings/plans lists it. */
+/** A plan in the answer of GET /dashboard/api/settings/plans. */
 export interface ListedPlan {
   readonly plan: string;
   readonly fee_percent: number;
@@ -9,7 +9,10 @@ export interface ListedPlan {
 }
 
 export interface OfferedPlan extends ListedPlan {
-  /** Undefined while the payment processor is asked for it; null where it does not say, or there is none. */
+  /**
+   * Undefined while the price is loading. Null if the plan has none or the payment processor does not return
+   * it.
+   */
   readonly price: PlanPrice | null | undefined;
 }
 
@@ -20,7 +23,7 @@ export interface PlanPrice {
   readonly interval_count: number;
 }
 
-/** The plan as GET /v1/billing/subscription shows it. */
+/** The answer of GET /v1/billing/subscription. */
 export interface Subscription {
   readonly plan: string;
   readonly platform_fee_percent: number;
@@ -36,7 +39,7 @@ export interface Subscription {
 const TITLES: Readonly<Record<string, string>> = {
   free: "Free",
   pro: "Pro",
-  byok: "Own keys",
+  byok: "BYOK",
   enterprise: "Enterprise",
 };
 
@@ -44,7 +47,7 @@ export function planTitle(plan: string): string {
   return TITLES[plan] ?? plan;
 }
 
-/** $20.00 a month */
+/** Returns a price such as "$20.00 a month". */
 export function priceText({
   amount,
   currency,
@@ -55,12 +58,12 @@ export function priceText({
   return `${money(amount, currency)} ${each}`;
 }
 
-/** Whether it is paid for at the moment. */
+/** Returns true if the plan is currently paid. */
 export function isPaidNow({ plan, payment_status: status }: Subscription): boolean {
   return plan === "pro" && status === "active";
 }
 
-/** Whether an operator has put the organization on a plan that it cannot leave by itself. */
+/** Returns true if an operator has set a plan that the organization cannot leave by itself. */
 export function isOperators(subscription: Subscription): boolean {
   const { plan } = subscription;
   return plan !== "free" && plan !== "byok" && !isPaidNow(subscription);

@@ -6,7 +6,7 @@ import { useResource } from "../../resource.ts";
 import { numberIn } from "../key-dialog.tsx";
 import { type Definition, DefinitionsPanel, type EditorProps } from "./definitions.tsx";
 
-/** A preset as GET /v1/presets lists it. */
+/** A preset in the answer of GET /v1/presets. */
 interface Preset extends Definition {
   readonly model: string | null;
   readonly system: string | null;
@@ -18,15 +18,15 @@ export function PresetsSection() {
     <DefinitionsPanel<Preset>
       noun="preset"
       title="Presets"
-      lead="A preset is a model, a system text and other fields of chats under one name. Requests name it as preset, and what they state themselves wins."
-      emptyText="Keep what several programs ask for in one place, and change it here without changing them."
-      deletedText="Requests that name it are refused from then on."
+      lead="A preset is a model, a system prompt and other chat fields under one name. Requests name it in the field preset. Fields of the request take precedence."
+      emptyText="Keep the settings of several programs in one place, and change them here without changing the programs."
+      deletedText="Requests that name it are rejected."
       columns={[
         {
           title: "Model",
           cell: ({ model }) =>
             model === null ? (
-              <span class="quiet">That of the request</span>
+              <span class="quiet">Model of the request</span>
             ) : (
               <span class="code">{model}</span>
             ),
@@ -48,7 +48,7 @@ export function PresetsSection() {
 const NUMBERS = [
   ["temperature", "Temperature", "0 to 2"],
   ["top_p", "Top p", "0 to 1"],
-  ["max_tokens", "Longest answer", "Tokens"],
+  ["max_tokens", "Max output tokens", "Tokens"],
 ] as const;
 
 function PresetDialog({ edited, onChanged, onClose }: EditorProps<Preset>) {
@@ -67,7 +67,7 @@ function PresetDialog({ edited, onChanged, onClose }: EditorProps<Preset>) {
     };
     if (edited === undefined) await call("POST", "v1/presets", { body });
     else await call("PATCH", `v1/presets/${edited.id}`, { body });
-    toast(edited === undefined ? `Created ${name}.` : `Changed ${name}.`);
+    toast(edited === undefined ? `Created ${name}.` : `Updated ${name}.`);
     onClose();
     onChanged();
   };
@@ -82,11 +82,11 @@ function PresetDialog({ edited, onChanged, onClose }: EditorProps<Preset>) {
           label="Model"
           value={model}
           onInput={setModel}
-          placeholder="That of the request"
+          placeholder="Model of the request"
           suggestions={models.data?.data.map(({ id }) => id) ?? []}
         />
         <Area
-          label="System text"
+          label="System prompt"
           value={system}
           onInput={setSystem}
           placeholder="You answer for the support team."
@@ -104,11 +104,11 @@ function PresetDialog({ edited, onChanged, onClose }: EditorProps<Preset>) {
           ))}
         </div>
         <Area
-          label="Other fields of chats"
+          label="Additional fields (JSON)"
           value={others}
           onInput={setOthers}
           placeholder={'{"stop": ["END"], "reasoning": {"effort": "low"}}'}
-          hint="A JSON object, as in a request"
+          hint="A JSON object of request fields"
         />
       </Form>
     </Dialog>
@@ -117,7 +117,7 @@ function PresetDialog({ edited, onChanged, onClose }: EditorProps<Preset>) {
 
 type Numbers = Readonly<Record<string, string>>;
 
-const isNumberField = (field: string) => NUMBERS.some(([one]) => one === field);
+const isNumberField = (field: string) => NUMBERS.some(([name]) => name === field);
 
 function numbersOf(preset: Preset | undefined): Numbers {
   const stated = Object.entries(preset?.parameters ?? {});
@@ -132,7 +132,7 @@ function othersOf(preset: Preset | undefined): string {
   return others.length === 0 ? "" : JSON.stringify(Object.fromEntries(others), null, 2);
 }
 
-/** Throws where a field holds something else than it says. */
+/** Returns the parameters of the form. Throws if a field has an invalid value. */
 function parametersOf(numbers: Numbers, others: string): Record<string, unknown> {
   const stated = NUMBERS.flatMap(([field, label]) => {
     const value = numberIn(numbers[field] ?? "", label);
@@ -147,7 +147,7 @@ function objectIn(text: string): object {
     const value: unknown = JSON.parse(text);
     if (typeof value === "object" && value !== null && !Array.isArray(value)) return value;
   } catch {
-    // Said below.
+    // Reported below.
   }
-  throw new ApiError(400, "invalid_body", "Other fields of chats must be a JSON object.", null);
+  throw new ApiError(400, "invalid_body", "Additional fields must be a JSON object.", null);
 }

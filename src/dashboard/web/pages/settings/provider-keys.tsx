@@ -6,7 +6,7 @@ import { Badge, Empty, Notice, Panel, Time } from "../../components/display.tsx"
 import { type Column, Table } from "../../components/table.tsx";
 import { useResource } from "../../resource.ts";
 
-/** A key as GET /v1/provider_keys lists it. */
+/** A key in the answer of GET /v1/provider_keys. */
 interface ProviderKey {
   readonly id: string;
   readonly provider: string;
@@ -42,8 +42,8 @@ export function ProviderKeysSection() {
       isFlush
     >
       <p class="panel-lead">
-        Calls to a provider use your own key where there is one, and cost nothing here: the provider
-        bills you.
+        If you add your own key for a provider, calls to the provider use it and cost nothing here.
+        The provider bills you.
       </p>
       <Table
         label="Provider keys"
@@ -52,7 +52,7 @@ export function ProviderKeysSection() {
         error={error ?? choices.error}
         keyOf={({ id }) => id}
         empty={
-          <Empty title="There is no provider key yet.">
+          <Empty title="No provider keys yet">
             <p>Add the key of your account at a provider, such as OpenAI.</p>
           </Empty>
         }
@@ -72,8 +72,8 @@ export function ProviderKeysSection() {
             reload();
           }}
         >
-          Calls to {deleted.provider} do not use <b>{deleted.name}</b> any more. Without another key
-          they are charged to your balance, and on the plan of own keys they are refused.
+          Calls to {deleted.provider} no longer use <b>{deleted.name}</b>. Without another key they
+          are charged to your balance, or rejected on the BYOK plan.
         </Confirm>
       )}
     </Panel>
@@ -96,7 +96,7 @@ function columns(onDelete: (key: ProviderKey) => void): Column<ProviderKey>[] {
       title: "State",
       isCorner: true,
       cell: ({ is_valid: isValid }) =>
-        isValid ? <Badge tone="good">In use</Badge> : <Badge tone="bad">Refused</Badge>,
+        isValid ? <Badge tone="good">Valid</Badge> : <Badge tone="bad">Rejected</Badge>,
     },
     {
       title: "Added",
@@ -121,7 +121,7 @@ interface AddKeyProps {
   onClose(): void;
 }
 
-/** The secret is in this form alone, and goes with it. */
+/** The form for a new key. Only this form has the secret, and only while it is open. */
 function AddKeyDialog({ providers, onChanged, onClose }: AddKeyProps) {
   const [providerId, setProviderId] = useState(providers[0]?.id ?? "");
   const [name, setName] = useState("");
@@ -138,7 +138,7 @@ function AddKeyDialog({ providers, onChanged, onClose }: AddKeyProps) {
     try {
       await call("POST", "v1/provider_keys", { body });
     } catch (error) {
-      // The others are worth another try with the same secret.
+      // Other errors can be corrected with the same secret.
       if (error instanceof ApiError && error.param === "key") setKey("");
       throw error;
     }
@@ -149,7 +149,7 @@ function AddKeyDialog({ providers, onChanged, onClose }: AddKeyProps) {
   if (providers.length === 0) {
     return (
       <Dialog title="Add a provider key" onClose={onClose}>
-        <Notice>This gateway calls no provider that takes keys.</Notice>
+        <Notice>This gateway has no provider that accepts your own keys.</Notice>
       </Dialog>
     );
   }
@@ -169,17 +169,17 @@ function AddKeyDialog({ providers, onChanged, onClose }: AddKeyProps) {
           onInput={setKey}
           isRequired
           autocomplete="off"
-          hint="The provider is asked whether it takes it. It is stored encrypted and never shown again."
+          hint="The gateway checks it with the provider, stores it encrypted, and never shows it again."
         />
         <Field label="Name" value={name} onInput={setName} placeholder={providerId} />
         <Field
-          label="Address"
+          label="Base URL"
           type="url"
           value={baseUrl}
           onInput={setBaseUrl}
           isRequired={needsUrl}
-          placeholder={needsUrl ? "https://example.com/v1" : "The provider's own"}
-          hint="Only for a server of your own: public, https, with the version"
+          placeholder={needsUrl ? "https://example.com/v1" : "Provider default"}
+          hint="Only for your own server: a public https URL including the API version"
         />
       </Form>
     </Dialog>

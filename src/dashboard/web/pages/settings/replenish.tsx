@@ -22,7 +22,7 @@ interface ReplenishProps {
 const STATES = {
   off: ["neutral", "Off"],
   active: ["good", "On"],
-  retrying: ["warn", "Declined, tried again"],
+  retrying: ["warn", "Declined, retrying"],
   stopped: ["bad", "Stopped"],
 } as const;
 
@@ -30,12 +30,12 @@ const PROBLEMS = {
   off: undefined,
   active: undefined,
   retrying:
-    "The last payment was declined. It is tried again after 10 minutes, then after an hour.",
+    "The last payment was declined. The gateway retries it after 10 minutes, then after an hour.",
   stopped:
-    "Three payments in a row were declined, so no more are tried. Choose another payment method, and save.",
+    "Three payments in a row were declined, so automatic top-ups have stopped. Choose another payment method and save.",
 } as const;
 
-/** Payments that are made when the balance runs low. */
+/** Settings of automatic payments for a low balance. */
 export function ReplenishPanel({ error, ...props }: ReplenishPanelProps) {
   const { credits, bounds, methods, onChanged } = props;
   const status = credits && STATES[credits.replenish_status];
@@ -49,7 +49,7 @@ export function ReplenishPanel({ error, ...props }: ReplenishPanelProps) {
         )
       ) : (
         <ReplenishForm
-          // What was saved is shown again; figures that move leave what is being typed.
+          // Resets the form after saving. Changes of other figures keep the typed values.
           key={JSON.stringify([
             credits.auto_replenish,
             credits.replenish_threshold_usd,
@@ -63,17 +63,17 @@ export function ReplenishPanel({ error, ...props }: ReplenishPanelProps) {
   );
 }
 
-type Loaded<Props> = { readonly [Name in keyof Props]: NonNullable<Props[Name]> };
+type LoadedProps<Props> = { readonly [Name in keyof Props]: NonNullable<Props[Name]> };
 
-function ReplenishForm({ credits, bounds, methods, onChanged }: Loaded<ReplenishProps>) {
+function ReplenishForm({ credits, bounds, methods, onChanged }: LoadedProps<ReplenishProps>) {
   const stated = (amount: number) => (amount === 0 ? "" : String(amount));
   const [isOn, setOn] = useState(credits.auto_replenish);
   const [threshold, setThreshold] = useState(stated(credits.replenish_threshold_usd));
   const [amount, setAmount] = useState(stated(credits.replenish_amount_usd));
   const [methodId, setMethodId] = useState(credits.replenish_payment_method_id ?? "");
   const problem = PROBLEMS[credits.replenish_status];
-  // What stands can be saved again where its payments were declined.
-  const isStanding = problem === undefined && !isOn && !credits.auto_replenish;
+  // After declined payments the same settings can be saved again.
+  const isUnchangedOff = problem === undefined && !isOn && !credits.auto_replenish;
   const save = async () => {
     const thresholdUsd = numberIn(threshold, "Threshold");
     const amountUsd = numberIn(amount, "Amount");
@@ -89,9 +89,9 @@ function ReplenishForm({ credits, bounds, methods, onChanged }: Loaded<Replenish
   };
   const options = methods.map((method) => [method.id, methodTitle(method)] as const);
   return (
-    <Form submit="Save" isDisabled={isStanding} onSubmit={save}>
+    <Form submit="Save" isDisabled={isUnchangedOff} onSubmit={save}>
       {problem !== undefined && <Notice tone="bad">{problem}</Notice>}
-      <Check label="Top up when the balance runs low" isChecked={isOn} onChange={setOn} />
+      <Check label="Top up when the balance is low" isChecked={isOn} onChange={setOn} />
       {isOn && (
         <>
           <div class="triple">
@@ -102,7 +102,7 @@ function ReplenishForm({ credits, bounds, methods, onChanged }: Loaded<Replenish
               inputMode="decimal"
               isRequired
               placeholder="10"
-              hint="USD; paid when the balance falls below it"
+              hint="USD. Below this balance a top-up is paid."
             />
             <Field
               label="Amount"
@@ -116,12 +116,14 @@ function ReplenishForm({ credits, bounds, methods, onChanged }: Loaded<Replenish
             <Choice
               label="Pay with"
               value={methodId}
-              options={[["", "The default payment method"], ...options]}
+              options={[["", "Default payment method"], ...options]}
               onChange={setMethodId}
             />
           </div>
           {credits.balance_usd < Number(threshold) && (
-            <p class="hint">The balance is below that: it is paid at once.</p>
+            <p class="hint">
+              The balance is below the threshold, so the first payment is immediate.
+            </p>
           )}
         </>
       )}

@@ -11,7 +11,7 @@ import { ProviderKeysSection } from "./provider-keys.tsx";
 import "./settings.css";
 
 interface SettingsSection {
-  /** Its address below that of the page; "" is the first one. */
+  /** Path segment under the page. Empty for the first section. */
   readonly name: string;
   readonly title: string;
   readonly Section: ComponentType;
@@ -29,14 +29,14 @@ export function SettingsPage() {
   const current = SETTINGS_SECTIONS.find(({ name }) => name === sectionName.value)!;
   const sections = useRef<HTMLElement>(null);
   useEffect(() => {
-    // On narrow screens they do not all fit.
+    // On narrow screens the list of sections scrolls.
     const link = sections.current?.querySelector("[aria-current]");
     link?.scrollIntoView({ block: "nearest", inline: "center" });
   }, [current]);
   return (
     <>
       <PageHead title="Settings" section={current.title} />
-      <nav ref={sections} class="tabs" aria-label="Sections of settings">
+      <nav ref={sections} class="tabs" aria-label="Settings sections">
         {SETTINGS_SECTIONS.map(({ name, title }) => (
           <Link
             key={name}

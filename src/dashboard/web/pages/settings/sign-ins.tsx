@@ -7,7 +7,7 @@ import { type Column, Table } from "../../components/table.tsx";
 import { integer } from "../../format.ts";
 import { useResource } from "../../resource.ts";
 
-/** As GET /dashboard/api/settings/sign-ins lists it. */
+/** A management key in the answer of GET /dashboard/api/settings/sign-ins. */
 interface SignInKey {
   readonly id: string;
   readonly name: string;
@@ -19,20 +19,20 @@ interface SignInKey {
   readonly last_seen_at: string | null;
 }
 
-interface Person {
+interface User {
   readonly id: string;
   readonly name: string;
   readonly sessions: number;
   readonly last_seen_at: string;
 }
 
-type SignIn = SignInKey | Person;
+type SignIn = SignInKey | User;
 
-const isKey = (one: SignIn): one is SignInKey => "key_prefix" in one;
+const isKey = (signIn: SignIn): signIn is SignInKey => "key_prefix" in signIn;
 
-/** Management keys, and people of the identity provider who have signed in. */
+/** Management keys, and users that have signed in with the identity provider. */
 export function SignIns() {
-  const { data, error, reload } = useResource<{ people: Person[]; keys: SignInKey[] }>(
+  const { data, error, reload } = useResource<{ people: User[]; keys: SignInKey[] }>(
     "settings/sign-ins",
   );
   const [ending, setEnding] = useState<SignIn>();
@@ -44,20 +44,19 @@ export function SignIns() {
     reload();
   };
   return (
-    <Panel title="Who signs in" isFlush>
+    <Panel title="Sign-ins" isFlush>
       <p class="panel-lead">
-        Everyone who has one of these keys can sign in here; revoke a key on the page{" "}
-        <Link page="keys">Keys</Link> to lock them out. The gateway's operator makes new ones
-        {data !== undefined && data.people.length > 0 && ", and decides who may use single sign-on"}
-        .
+        Anyone with one of these keys can sign in here. To block a key, revoke it on the page{" "}
+        <Link page="keys">Keys</Link>. The gateway's operator creates new keys
+        {data !== undefined && data.people.length > 0 && " and configures single sign-on"}.
       </p>
       <Table<SignIn>
-        label="Who signs in"
+        label="Sign-ins"
         columns={columns(setEnding)}
         rows={data && [...data.people, ...data.keys]}
         error={error}
         keyOf={({ id }) => id}
-        empty={<Empty title="No management key can sign in." />}
+        empty={<Empty title="No sign-ins" />}
       />
       {ending !== undefined && (
         <Confirm
@@ -67,8 +66,8 @@ export function SignIns() {
           onConfirm={() => end(ending)}
         >
           {isYou(ending)
-            ? "All but this one end within a second."
-            : "They end within a second. Those who may still sign in can do so again."}
+            ? "All sessions except this one end within a second."
+            : "The sessions end within a second. Authorized keys and users can sign in again."}
         </Confirm>
       )}
     </Panel>
@@ -77,15 +76,16 @@ export function SignIns() {
 
 const isYou = ({ id }: SignIn) => id === session.value?.key.id;
 
-function columns(onEnd: (one: SignIn) => void): Column<SignIn>[] {
+function columns(onEnd: (signIn: SignIn) => void): Column<SignIn>[] {
   return [
     {
-      title: "Key or person",
-      cell: (one) => (
+      title: "Key or user",
+      cell: (signIn) => (
         <span>
-          <span class="strong">{one.name}</span> {isYou(one) && <Badge tone="good">You</Badge>}
-          {isKey(one) ? (
-            <span class="sub code">{one.key_prefix}</span>
+          <span class="strong">{signIn.name}</span>{" "}
+          {isYou(signIn) && <Badge tone="good">You</Badge>}
+          {isKey(signIn) ? (
+            <span class="sub code">{signIn.key_prefix}</span>
           ) : (
             <span class="sub">Single sign-on</span>
           )}
@@ -105,17 +105,17 @@ function columns(onEnd: (one: SignIn) => void): Column<SignIn>[] {
     {
       title: "Created",
       isSecondary: true,
-      cell: (one) => <Time iso={isKey(one) ? one.created_at : null} form="date" />,
+      cell: (signIn) => <Time iso={isKey(signIn) ? signIn.created_at : null} form="date" />,
     },
     {
       title: "Actions",
       isAction: true,
-      cell: (one) =>
-        one.sessions > (isYou(one) ? 1 : 0) && (
+      cell: (signIn) =>
+        signIn.sessions > (isYou(signIn) ? 1 : 0) && (
           <Button
             variant="quiet"
-            label={`End the sessions of ${one.name}`}
-            onClick={() => onEnd(one)}
+            label={`End the sessions of ${signIn.name}`}
+            onClick={() => onEnd(signIn)}
           >
             End sessions
           </Button>
@@ -124,9 +124,9 @@ function columns(onEnd: (one: SignIn) => void): Column<SignIn>[] {
   ];
 }
 
-function stateOf(one: SignIn) {
-  if (!isKey(one)) return <Badge tone="good">Signed in</Badge>;
-  if (!one.is_active) return <Badge>Off</Badge>;
-  const isExpired = one.expires_at !== null && Date.parse(one.expires_at) <= Date.now();
+function stateOf(signIn: SignIn) {
+  if (!isKey(signIn)) return <Badge tone="good">Signed in</Badge>;
+  if (!signIn.is_active) return <Badge>Off</Badge>;
+  const isExpired = signIn.expires_at !== null && Date.parse(signIn.expires_at) <= Date.now();
   return isExpired ? <Badge tone="bad">Expired</Badge> : <Badge tone="good">On</Badge>;
 }

@@ -1,1 +1,0 @@
-ALTER TABLE "organizations" ADD COLUMN "may_use_computer" boolean DEFAULT false NOT NULL;

@@ -1,1 +1,0 @@
-ALTER TABLE "dashboard_sessions" ADD COLUMN "subject" jsonb;

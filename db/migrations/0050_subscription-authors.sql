@@ -1,1 +1,0 @@
-ALTER TABLE "plan_subscriptions" ADD COLUMN "author" jsonb DEFAULT nullif(current_setting('gateway.author', true), '')::jsonb;

@@ -1,1 +1,0 @@
-CREATE INDEX "usage_totals_cost" ON "usage_totals" USING btree ("organization_id","kind","starts_at","cost_nano") WHERE "usage_totals"."kind" IN ('user', 'tag');
