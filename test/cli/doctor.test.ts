@@ -227,7 +227,11 @@ describe("with --live", () => {
   test("a provider that takes its key and knows the models is in order", async () => {
     listed = { object: "list", data: [{ id: "a" }, { id: "b" }] };
     expect(await live(KEY)).toEqual([
-      { name: "live there", state: "ok", detail: "accepts its key, lists the 2 models of the catalogue" },
+      {
+        name: "live there",
+        state: "ok",
+        detail: "accepts its key, lists the 2 models of the catalogue",
+      },
     ]);
   });
 
