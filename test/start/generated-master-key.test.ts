@@ -84,7 +84,7 @@ describe("a generated key", () => {
       const wrong = base64(newKey());
       writeFileSync(path, `${wrong}\n`);
       const line = await refusal(grounds.launch({ dataDir }), wrong, base64(keyIn(kept)));
-      expect(line).toStartWith(`what ${path} holds is not the master key`);
+      expect(line).toStartWith(`the key in ${path} is not the master key`);
       expect(line).toContain("restore that file from a backup");
       // test/start/master-key-files.test.ts tries more of what is no key.
       writeFileSync(path, wrong.slice(0, 20));
