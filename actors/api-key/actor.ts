@@ -46,7 +46,7 @@ export const KEY_PERIODS: PeriodNames = { day: dayAccountId, month: monthAccount
 export interface KeyUpdate {
   readonly changed: Partial<ApiKeySettings>;
   /** Scopes that the key must still have when the change is written, because the caller could not grant them. */
-  readonly keptScopes?: readonly string[] | undefined;
+  readonly requiredScopes?: readonly string[] | undefined;
   readonly eventId: string;
   /** Undefined: the gateway itself makes the change. */
   readonly author?: Author | undefined;
@@ -120,7 +120,7 @@ export const apiKeyActor = defineActor({
     /** Replies false if the key no longer exists. */
     update(
       state: ApiKeyState,
-      { changed, keptScopes, eventId, author }: KeyUpdate,
+      { changed, requiredScopes: keptScopes, eventId, author }: KeyUpdate,
       context: TurnContext,
     ): Turn<ApiKeyState, boolean> {
       if (state.record === undefined) return { state, reply: false };

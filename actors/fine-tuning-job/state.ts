@@ -98,7 +98,7 @@ export function afterTrigger(
     case "trouble":
       return {
         ...next,
-        troubles: job.troubles + 1,
+        failedCalls: job.failedCalls + 1,
         uselessAnswers: job.uselessAnswers + (trigger.isUseless ? 1 : 0),
       };
     case "trained": {

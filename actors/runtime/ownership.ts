@@ -40,7 +40,7 @@ export interface Ownership {
 interface PostgresOwnershipDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
-  readonly ownLease: {
+  readonly instanceLease: {
     /** False if this instance can be past its own lease. */
     readonly isCurrent: boolean;
     /**
@@ -86,7 +86,7 @@ export class PostgresOwnership implements Ownership {
   }
 
   async #claimPart(kind: string, ids: readonly string[]): Promise<Lease[]> {
-    const { sql, instance, ownLease } = this.#dependencies;
+    const { sql, instance, instanceLease: ownLease } = this.#dependencies;
     const names = ids.map((id) => nameOf(kind, id));
     for (const name of names) this.#claiming.set(name, (this.#claiming.get(name) ?? 0) + 1);
     try {
@@ -134,7 +134,7 @@ export class PostgresOwnership implements Ownership {
   }
 
   isHeld(lease: Lease): boolean {
-    return this.#isCurrent(lease) && this.#dependencies.ownLease.isCurrent;
+    return this.#isCurrent(lease) && this.#dependencies.instanceLease.isCurrent;
   }
 
   noteLost(lease: Lease): void {

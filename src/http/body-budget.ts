@@ -10,7 +10,7 @@ export const MAX_BODIES_BYTES = 268_435_456;
  * Milliseconds for reading one body. The largest body takes about this long at two megabits a
  * second.
  */
-export const BODY_PATIENCE_MS = 120_000;
+export const MAX_BODY_MS = 120_000;
 
 /** Milliseconds without a byte after which a client counts as disconnected. */
 const BODY_SILENCE_MS = 30_000;
@@ -40,7 +40,7 @@ export class BodyBudget {
   #isAborting = false;
 
   constructor(clock: Clock) {
-    this.#deadlines = new DeadlineQueue(clock, BODY_PATIENCE_MS);
+    this.#deadlines = new DeadlineQueue(clock, MAX_BODY_MS);
     this.#silences = new DeadlineQueue(clock, BODY_SILENCE_MS);
   }
 

@@ -44,7 +44,7 @@ export class LoadGate {
    * running calls.
    */
   #hasEqualShare(organizationId: string): boolean {
-    const { taken: running, owners } = this.#calls;
+    const { used: running, owners } = this.#calls;
     const held = this.#calls.heldBy(organizationId);
     return (held + 1) * (held === 0 ? owners + 1 : owners) > running;
   }

@@ -44,7 +44,8 @@ export class FormFields {
     let schema: TSchema | undefined = this.#schema;
     keys.forEach((key, at) => {
       const isLast = at === keys.length - 1;
-      if (Array.isArray(container) !== (key === "")) throw invalid(name, "conflicts with another field");
+      if (Array.isArray(container) !== (key === ""))
+        throw invalid(name, "conflicts with another field");
       schema = key === "" ? itemOf(schema) : memberOf(schema, key);
       const isFree = Array.isArray(container) || !Object.hasOwn(container, key);
       if (!isFree && isLast) throw invalid(name, "is given more than once");

@@ -10,7 +10,7 @@ import {
   type Pace,
   readForm,
 } from "./multipart.ts";
-import type { FilesOfRequest, PassingFile, PassingMedia, SpooledUploads } from "./passing-files.ts";
+import type { FilesOfRequest, SpooledFile, SpooledMedia, SpooledUploads } from "./passing-files.ts";
 import { type BodyConnection, MAX_WHOLE_BYTES } from "./read-body.ts";
 import { createCheck } from "./validate.ts";
 
@@ -40,14 +40,14 @@ export interface FileRule {
   /** The allowed types as error messages name them. */
   readonly typeNames: string;
   /** Validates the content of the file. Rejects if the content is not acceptable. */
-  check?(file: PassingMedia, name: string): Promise<void>;
+  check?(file: SpooledMedia, name: string): Promise<void>;
 }
 
 /** A form as the endpoint receives it, instead of a JSON body. */
 export interface ReceivedForm<Fields = Readonly<Record<string, unknown>>> {
   readonly fields: Fields;
   /** Files by part name, in order of arrival. They are on disk until the request ends. */
-  readonly files: Readonly<Record<string, readonly PassingMedia[]>>;
+  readonly files: Readonly<Record<string, readonly SpooledMedia[]>>;
 }
 
 export interface ReadModelForm extends ReceivedForm {
@@ -133,7 +133,7 @@ function limitsOf({ files }: ModelForm): FormLimits {
 interface ReceivedFile {
   readonly name: string;
   readonly rule: FileRule;
-  readonly file: Promise<PassingFile>;
+  readonly file: Promise<SpooledFile>;
 }
 
 /** Receives the parts of one form. */
@@ -183,7 +183,7 @@ class PartsOfForm implements FormReceiver {
    * type.
    */
   async read(): Promise<Omit<ReadModelForm, "body">> {
-    const files: Record<string, PassingMedia[]> = {};
+    const files: Record<string, SpooledMedia[]> = {};
     const hashes: [string, string][] = [];
     for (const { name, rule, file: created } of this.#received) {
       const file = await created;
@@ -221,7 +221,7 @@ interface FileType {
  * Returns the type of a file, detected from its bytes and not from the client's headers. Throws 400
  * if the file is empty or its type is not allowed.
  */
-async function typeOf(file: PassingFile, name: string, rule: FileRule): Promise<FileType> {
+async function typeOf(file: SpooledFile, name: string, rule: FileRule): Promise<FileType> {
   if (file.sizeBytes === 0) throw invalid(name, "is empty");
   const { fileTypeFromBuffer } = await import("file-type");
   const detected = await fileTypeFromBuffer(file.head);

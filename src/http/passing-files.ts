@@ -83,7 +83,7 @@ export class SpooledUploads {
 }
 
 /** A spooled file. */
-export interface PassingMedia extends MediaFile {
+export interface SpooledMedia extends MediaFile {
   /** Keeps the file open while `use` works with its descriptor, for example in a worker thread. */
   lend<Result>(use: (descriptor: number) => Promise<Result>): Promise<Result>;
 }
@@ -104,7 +104,7 @@ interface Room {
 /** The spooled files of one request, until they are released. */
 export class FilesOfRequest {
   readonly #room: Room;
-  readonly #files: PassingFile[] = [];
+  readonly #files: SpooledFile[] = [];
   #isReleased = false;
 
   constructor(room: Room) {
@@ -112,7 +112,7 @@ export class FilesOfRequest {
   }
 
   /** Creates a file. Throws 503 if too many files are open or the disk accepts no file. */
-  async create(): Promise<PassingFile> {
+  async create(): Promise<SpooledFile> {
     const { owner, files } = this.#room;
     if (!files.tryTake(owner)) throw tooMany();
     let opened: OpenedFile;
@@ -122,7 +122,7 @@ export class FilesOfRequest {
       files.free(owner);
       throw diskFailure(error);
     }
-    const file = new PassingFile(opened, this.#room);
+    const file = new SpooledFile(opened, this.#room);
     this.#files.push(file);
     if (this.#isReleased) file.release();
     return file;
@@ -138,7 +138,7 @@ export class FilesOfRequest {
 }
 
 /** A file that is written once, from its beginning, and can then be read several times. */
-export class PassingFile {
+export class SpooledFile {
   readonly #opened: OpenedFile;
   readonly #room: Room;
   readonly #hash = createHash("sha256");
@@ -198,7 +198,7 @@ export class PassingFile {
     }
   }
 
-  media(name: string, contentType: string): PassingMedia {
+  media(name: string, contentType: string): SpooledMedia {
     const { sizeBytes } = this;
     return {
       name,

@@ -457,7 +457,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     const failure = asGatewayError(thrown);
     const error = wire?.errorOf(failure) ?? failure;
     this.log.errorCode = error.code;
-    this.log.asked ??= loggedFieldsOf(this.body);
+    this.log.request ??= loggedFieldsOf(this.body);
     if (isFault(error)) onInternalError(error, this.requestId);
     this.#finish(ERROR_TABLE[error.code].status);
     const response = errorResponse(error, this.requestId, this.log.headers, wire);

@@ -107,7 +107,7 @@ export class SharedRoom {
   }
 
   /** The amount that all owners hold together. */
-  get taken(): number {
+  get used(): number {
     return this.#used;
   }
 
@@ -129,7 +129,7 @@ export class SharedRoom {
   admits(owner: string, amount = 1): boolean {
     const held = this.heldBy(owner) + amount;
     const free = this.#most - this.#used - amount;
-    return held <= this.#mostOfOne && placesLeftFree(held) <= free && free >= 0;
+    return held <= this.#mostOfOne && slotsLeftFree(held) <= free && free >= 0;
   }
 
   /** Takes the amount. Returns false, and takes nothing, if `admits` returns false. */
@@ -149,7 +149,7 @@ export class SharedRoom {
 }
 
 /** Returns the number of slots that an owner leaves free for others. */
-export function placesLeftFree(held: number): number {
+export function slotsLeftFree(held: number): number {
   return Math.floor(held / HELD_FOR_EACH_FREE);
 }
 
@@ -207,7 +207,7 @@ export class FairSemaphore {
 
   /** The amount of running work. */
   get running(): number {
-    return this.#slots.taken;
+    return this.#slots.used;
   }
 
   /** The amount of waiting work. */

@@ -61,7 +61,7 @@ export interface JobProgress {
   readonly providerValidationFile: string | null;
   readonly providerJob: string | null;
   readonly createTries: number;
-  readonly troubles: number;
+  readonly failedCalls: number;
   readonly uselessAnswers: number;
   readonly isCleanedUp: boolean;
   /**

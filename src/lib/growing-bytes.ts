@@ -21,7 +21,7 @@ export class ByteBuffer {
   }
 
   /** Lets `write` write up to `maxBytes` into the buffer from a position on. `write` returns the end position. */
-  addInPlace(maxBytes: number, write: (into: Buffer, at: number) => number): void {
+  writeDirectly(maxBytes: number, write: (into: Buffer, at: number) => number): void {
     const into = this.#withRoom(this.#text.length + maxBytes);
     this.#encodeText(into);
     this.#lengthBytes = write(into, this.#lengthBytes);

@@ -65,7 +65,7 @@ export interface RecordedRouting {
 export interface RequestFacts {
   /** Headers of the response, whether the request succeeds or fails. */
   headers?: Readonly<Record<string, string>>;
-  asked?: LoggedFields;
+  request?: LoggedFields;
   /** Undefined if the request is not traced. */
   trace?: RequestTrace | undefined;
   /**

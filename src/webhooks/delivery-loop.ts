@@ -7,7 +7,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
 import type { AttemptRecord } from "../lib/webhook-record.ts";
 import type { SendEvent } from "./send-event.ts";
-import type { SendPlace, SendSlot, SendSlots } from "./send-slots.ts";
+import type { SendTarget, SendSlot, SendSlots } from "./send-slots.ts";
 import type { WebhookSecrets } from "./webhook-secrets.ts";
 
 export type WebhookCell = ActorCell<WebhookState, ReturnType<typeof webhookActor>["verbs"]>;
@@ -155,10 +155,10 @@ export class WebhookWorker {
    * Returns the slot that was reserved while waiting, unless the webhook's host has changed since. Otherwise
    * takes a slot.
    */
-  #takeSlot(place: SendPlace): SendSlot | Promise<SendSlot> {
+  #takeSlot(place: SendTarget): SendSlot | Promise<SendSlot> {
     const held = this.#slot;
     this.#slot = undefined;
-    if (held?.place.host === place.host) return held;
+    if (held?.target.host === place.host) return held;
     held?.release();
     return this.#dependencies.slots.take(place);
   }

@@ -2,7 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import { FairQueue } from "../lib/fair-share.ts";
 
 /** The organization and the receiver of an attempt. */
-export interface SendPlace {
+export interface SendTarget {
   readonly organizationId: string;
   /** Host and port of the receiver. */
   readonly host: string;
@@ -10,7 +10,7 @@ export interface SendPlace {
 
 /** Permission to run one attempt. */
 export interface SendSlot {
-  readonly place: SendPlace;
+  readonly target: SendTarget;
   /** Ends the attempt. */
   release(): void;
 }
@@ -24,7 +24,7 @@ export const SLOW_ATTEMPT_MS = 1_000;
 const MAX_SLOW_HOSTS = 10_000;
 
 interface Waiting {
-  readonly place: SendPlace;
+  readonly place: SendTarget;
   enter(slot: SendSlot): void;
 }
 
@@ -62,7 +62,7 @@ export class SendSlots {
   }
 
   /** Returns a slot immediately if there is room, otherwise a promise of one. */
-  take(place: SendPlace): SendSlot | Promise<SendSlot> {
+  take(place: SendTarget): SendSlot | Promise<SendSlot> {
     const slot = this.tryTake(place);
     if (slot !== undefined) return slot;
     const lane = this.#laneOf(place.host);
@@ -70,7 +70,7 @@ export class SendSlots {
   }
 
   /** Returns a slot, or undefined if there is no room now. */
-  tryTake(place: SendPlace): SendSlot | undefined {
+  tryTake(place: SendTarget): SendSlot | undefined {
     const lane = this.#laneOf(place.host);
     return this.#isRoom(lane, place) ? this.#begin(lane, place) : undefined;
   }
@@ -79,7 +79,7 @@ export class SendSlots {
     return this.#slowHosts.has(host) ? this.#slow : this.#fast;
   }
 
-  #isRoom(lane: Lane, { organizationId, host }: SendPlace): boolean {
+  #isRoom(lane: Lane, { organizationId, host }: SendTarget): boolean {
     const mostOfHost = share(this.#most, lane === this.#slow ? 8 : 2);
     return (
       lane.inFlight < lane.most &&
@@ -96,7 +96,7 @@ export class SendSlots {
     return this.#byOrganization.get(organizationId) ?? 0;
   }
 
-  #begin(first: Lane, place: SendPlace): SendSlot {
+  #begin(first: Lane, place: SendTarget): SendSlot {
     let lane = first;
     lane.inFlight++;
     add(this.#byOrganization, place.organizationId, 1);
@@ -112,7 +112,7 @@ export class SendSlots {
     });
     let isReleased = false;
     return {
-      place,
+      target: place,
       release: () => {
         if (isReleased) return;
         isReleased = true;
@@ -156,7 +156,7 @@ export class SendSlots {
   }
 }
 
-function keyOf({ organizationId, host }: SendPlace): string {
+function keyOf({ organizationId, host }: SendTarget): string {
   return `${organizationId} ${host}`;
 }
 

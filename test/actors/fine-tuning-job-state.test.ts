@@ -31,7 +31,7 @@ function jobIn(status: JobStatus, rest: Partial<JobRecord> = {}): JobRecord {
     providerValidationFile: null,
     providerJob: null,
     createTries: 0,
-    troubles: 3,
+    failedCalls: 3,
     uselessAnswers: 2,
     isCleanedUp: false,
     resultFile: null,
@@ -101,11 +101,11 @@ describe("a fine-tuning job", () => {
 
   test("counts failed calls, and forgets them once one has worked", () => {
     const troubled = afterTrigger(jobIn("running"), { kind: "trouble", isUseless: false }, NOW_MS)!;
-    expect([troubled.troubles, troubled.uselessAnswers]).toEqual([4, 2]);
+    expect([troubled.failedCalls, troubled.uselessAnswers]).toEqual([4, 2]);
     const useless = afterTrigger(troubled, TRIGGERS.trouble, NOW_MS)!;
-    expect([useless.troubles, useless.uselessAnswers]).toEqual([5, 3]);
+    expect([useless.failedCalls, useless.uselessAnswers]).toEqual([5, 3]);
     const calm = afterTrigger(useless, TRIGGERS.observed, NOW_MS)!;
-    expect([calm.troubles, calm.uselessAnswers]).toEqual([0, 0]);
+    expect([calm.failedCalls, calm.uselessAnswers]).toEqual([0, 0]);
   });
 
   test("goes from step to step, and each mark leads to the next", () => {

@@ -150,7 +150,7 @@ describe("Amazon Bedrock", () => {
           secret_access_key: "hunter2",
         },
       },
-      "another key beside it",
+      "has both an access key in aws and another key",
     ],
     [{ aws: { region: "hunter" } }, "a region like us-east-1"],
     [

@@ -208,7 +208,7 @@ browserTest(
     expect(await reasoning.getAttribute("open")).toBeNull();
     const total = (await charges()).reduce((sum, charge) => sum + charge, 0n);
     const said = await textOf(page.getByText(/Total cost: /));
-    expect(nanoOf(said.split("Cost so far: ")[1]!)).toBe(total);
+    expect(nanoOf(said.split("Total cost: ")[1]!)).toBe(total);
     // The secret key alone opened these calls.
     expect(keyedCalls.length).toBeGreaterThanOrEqual(5);
     for (const call of keyedCalls) {

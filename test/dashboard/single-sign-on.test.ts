@@ -168,7 +168,7 @@ test("an operator's rule gives an operator's session", async () => {
 
 test("who has no rule, or one of an organization that is not there, is refused", async () => {
   await expectRefused(await signedIn({ groups: ["others"] }), 403, "no access");
-  await expectRefused(await signedIn({ groups: ["lost"] }), 403, "not on this gateway");
+  await expectRefused(await signedIn({ groups: ["lost"] }), 403, "does not exist on this gateway");
 });
 
 const VOUCHED = { email: "ada@acme.test" };

@@ -290,7 +290,7 @@ test("a tool that fails, or is called wrongly, is the model's to know", async ()
     ["shop__fail", "{}", "it is broken"],
     ["shop__add", '{"a":"one"}', "Input validation error"],
     ["shop__add", "[1]", "The arguments are not a JSON object."],
-    ["shop__babble", "{}", "more bytes than may be read"],
+    ["shop__babble", "{}", "more bytes than allowed"],
   ] as const) {
     const slug = gateway.modelThat(call(name, json), say("Sorry."));
     const body = await wholeOf(await respond({ model: `test/${slug}` }));

@@ -78,7 +78,7 @@ describe("a training file", () => {
     ["has a line without messages", [{}], 'line 1 has no list of "messages"'],
     ["has an example without messages", [example()], 'line 1 has no list of "messages"'],
     ["has a message that is none", [{ messages: [5] }], "message (1) that is not an object"],
-    ["has a role that is none", [example({ role: "king", content: "x" })], 'the role "king"'],
+    ["has a role that is none", [example({ role: "king", content: "x" })], 'the unknown role "king"'],
     ["has a message without content", [example({ role: "user" })], "no content"],
     ["has content that is no text", [example({ role: "user", content: 5 })], "content that is not text"],
     ["has nothing to learn", [example(user)], "no message of the assistant"],

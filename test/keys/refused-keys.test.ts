@@ -32,11 +32,11 @@ test.each([
   ["a key with a letter changed", `Bearer ${KEY.replace(/.$/, "!")}`, "mistyped or truncated"],
   ["a key in quotes", `Bearer "${KEY}"`, "quotes or white space"],
   ["a key in two", `Bearer ${KEY.slice(0, 20)} ${KEY.slice(20)}`, "quotes or white space"],
-  ["what stands where a variable is unset", "Bearer undefined", "most likely not set"],
-  ["a variable's name", "Bearer $SECRET_KEY", "most likely not set"],
-  ["nothing", "Bearer", "most likely not set"],
+  ["what stands where a variable is unset", "Bearer undefined", "probably not set"],
+  ["a variable's name", "Bearer $SECRET_KEY", "probably not set"],
+  ["nothing", "Bearer", "probably not set"],
   ["anything else", "Bearer hunter2", "begin with gateway_sk_ or gateway_mgmt_"],
-  ["a key that is not known", `Bearer ${KEY}`, "deleted, or is one of another gateway"],
+  ["a key that is not known", `Bearer ${KEY}`, "deleted or belongs to another gateway"],
 ])("%s is refused in words that help, without quoting it", async (_, header, words) => {
   const message = await refusal(header, "invalid_api_key");
   expect(message).toContain(words);

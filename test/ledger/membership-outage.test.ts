@@ -4,7 +4,7 @@ import { ChangeFeed } from "../../src/platform/cluster/change-feed.ts";
 import {
   ClusterMembership,
   MAX_WAITING_REQUESTS,
-  OwnLease,
+  InstanceLease,
 } from "../../src/platform/cluster/membership.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { until } from "../support/until.ts";
@@ -22,7 +22,7 @@ beforeAll(async () => {
     sql,
     instance: books.instance,
     deploymentMode: "single-node",
-    lease: new OwnLease(),
+    lease: new InstanceLease(),
     changeFeed: new ChangeFeed({ sql, onChange() {}, onGap() {} }),
     reconnect() {},
     onGap() {},

@@ -340,9 +340,7 @@ test("a gateway that is to be the only one refuses to start beside one of severa
     refusal(join(late, other.sql, fresh())),
   ]);
   expect(withCluster).toContain("another gateway is running on this database; set REDIS_URL");
-  expect(withSingleNode).toContain(
-    "a single-node gateway is running on this database",
-  );
+  expect(withSingleNode).toContain("a single-node gateway is running on this database");
   // Once the last of the others is gone, each may.
   await Promise.all([shared, second, alone].map((lock) => lock.end({ timeout: 1 })));
   expect(await refusal(takeOver(exclusive, one.sql, fresh()))).toBe("entered");

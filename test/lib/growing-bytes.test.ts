@@ -23,7 +23,7 @@ test("what is put together is what was added, however it was, and what was taken
           pending.push(one.bytes);
           if (one.kind === "text") growing.add(Buffer.from(one.bytes).toString("latin1"));
           else {
-            growing.addInPlace(one.bytes.length + one.spare, (into, at) => {
+            growing.writeDirectly(one.bytes.length + one.spare, (into, at) => {
               into.set(one.bytes, at);
               return at + one.bytes.length;
             });

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connect, type Socket } from "node:net";
-import { BODY_PATIENCE_MS, MAX_BODIES_BYTES } from "../../src/http/body-budget.ts";
+import { MAX_BODY_MS, MAX_BODIES_BYTES } from "../../src/http/body-budget.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { until } from "../support/until.ts";
@@ -141,7 +141,7 @@ test.each([
     await until("it is told", async () => {
       expect((await chat("hello")).status).toBe(200);
       await untilQuiet();
-      clock.advance(BODY_PATIENCE_MS);
+      clock.advance(MAX_BODY_MS);
       await Bun.sleep(5);
       return sender.said().includes("client_closed_request");
     });

@@ -23,7 +23,7 @@ export async function addOwner(sql: Database): Promise<TestOwner> {
   const ownership = new PostgresOwnership({
     sql,
     instance,
-    ownLease: {
+    instanceLease: {
       get isCurrent() {
         return owner.withinLease;
       },

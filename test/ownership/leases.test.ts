@@ -268,7 +268,7 @@ test("what a claim won without its answer arriving is given back by the next loo
   const unheard = new PostgresOwnership({
     sql,
     instance: owner.instance,
-    ownLease: { isCurrent: true, mayJudgeOthers: true },
+    instanceLease: { isCurrent: true, mayJudgeOthers: true },
   });
   const [orphan] = await unheard.claim("webhook", [newName()]);
   await owner.ownership.verify();

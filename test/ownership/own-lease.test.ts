@@ -1,13 +1,13 @@
 import { beforeEach, expect, test } from "bun:test";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
-import { OwnLease } from "../../src/platform/cluster/membership.ts";
+import { InstanceLease } from "../../src/platform/cluster/membership.ts";
 import { stateOf } from "../actors/fake-environment.ts";
 
 let nowMs: number;
-let lease: OwnLease;
+let lease: InstanceLease;
 beforeEach(() => {
   nowMs = 0;
-  lease = new OwnLease(() => nowMs);
+  lease = new InstanceLease(() => nowMs);
 });
 
 /** Heartbeats four times a second, each answered at once. */

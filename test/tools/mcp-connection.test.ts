@@ -80,7 +80,7 @@ describe.each(["/mcp", "/session", "/sse"])("a server at %s", (path) => {
   test("answers that are too long are not read", async () => {
     const connection = await connect(at(path), never);
     await expect(connection.callTool("babble", {}, AbortSignal.timeout(20_000))).rejects.toThrow(
-      "more bytes than may be read",
+      "more bytes than allowed",
     );
     await connection.close();
   });

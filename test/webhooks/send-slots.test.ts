@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import {
-  type SendPlace,
+  type SendTarget,
   type SendSlot,
   SendSlots,
   SLOW_ATTEMPT_MS,
@@ -9,18 +9,18 @@ import {
 
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve));
 
-const at = (organizationId: string, host = `${organizationId}.test`): SendPlace => ({
+const at = (organizationId: string, host = `${organizationId}.test`): SendTarget => ({
   organizationId,
   host,
 });
 
 interface Taken {
-  readonly place: SendPlace;
+  readonly place: SendTarget;
   slot: SendSlot | undefined;
 }
 
 /** Takes, and tells when there was room. */
-function taking(slots: SendSlots, place: SendPlace): Taken {
+function taking(slots: SendSlots, place: SendTarget): Taken {
   const taken: Taken = { place, slot: undefined };
   const slot = slots.take(place);
   if (slot instanceof Promise) void slot.then((granted) => (taken.slot = granted));

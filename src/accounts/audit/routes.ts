@@ -116,7 +116,7 @@ async function page(
   const query = rawQuery as AuditQuery;
   const { after, limit = DEFAULT_PAGE } = query;
   if (after !== undefined && !(await hasAuditEntry(sql, after, organizationId))) {
-    throw new GatewayError("invalid_query", 'Invalid cursor in "after": no such entry.', {
+    throw new GatewayError("invalid_query", 'Invalid cursor in "after": there is no such entry.', {
       param: "after",
     });
   }

@@ -134,7 +134,7 @@ export class ApiKeys {
     const isChanged = await withGatewayErrors(
       key.ask("update", {
         changed: granted === undefined ? changed : { ...changed, scopes: granted.scopes },
-        keptScopes: granted?.keptScopes,
+        requiredScopes: granted?.retainedScopes,
         eventId: newId("evt"),
         author,
       }),
@@ -243,7 +243,7 @@ interface ScopeChange {
    * Scopes that the caller does not hold. The changed key must still hold them when the change is
    * written.
    */
-  readonly keptScopes: readonly string[];
+  readonly retainedScopes: readonly string[];
 }
 
 /** Returns the change of an existing key's scopes. Throws 403. */
@@ -255,7 +255,7 @@ function grantedToExisting(
   const keptScopes = lackingScopes(caller, requestedScopes);
   const missingScopes = keptScopes.filter((scope) => !holdsScope(target, scope));
   if (missingScopes.length > 0) throw cannotGrant(missingScopes);
-  return { scopes: storedScopes(caller, requestedScopes), keptScopes };
+  return { scopes: storedScopes(caller, requestedScopes), retainedScopes: keptScopes };
 }
 
 /** Throws 403 if the caller cannot change or delete the target. */

@@ -15,7 +15,7 @@ import {
   insertRefund,
   noteRefundOpen,
   noteRefundSucceeded,
-  noteRefundTaken,
+  noteRefundTaken as recordRefundDeducted,
   type PaymentRefund,
 } from "../../../db/queries/payment-refunds.ts";
 import type { Author } from "../../lib/author.ts";
@@ -77,27 +77,27 @@ export class CardRefunds {
    */
   async order(order: CardRefundOrder): Promise<PaymentRefund | undefined> {
     const { background, processor } = this.#dependencies;
-    const { organizationId, transactionId, orderId, amountNano: askedNano } = order;
+    const { organizationId, transactionId, orderId, amountNano: requestedNano } = order;
     const payment = await findPaymentOfTransaction(background, organizationId, transactionId);
     if (payment === undefined) return undefined;
     if (payment.processor !== processor.name) {
       throw invalid("This top-up was paid through another payment processor.", "transaction_id");
     }
-    if (askedNano !== undefined && askedNano % NANO_PER_CENT !== 0n) {
+    if (requestedNano !== undefined && requestedNano % NANO_PER_CENT !== 0n) {
       throw invalid("A refund of a top-up must be in whole cents.", "amount_usd");
     }
     const { intentId } = payment;
     const id = refundIdOf(orderId);
     await this.#assertUnused(orderId, id);
     const less = await insertRefund(background, {
-      ...{ id, organizationId, intentId, orderId, askedNano },
+      ...{ id, organizationId, intentId, orderId, askedNano: requestedNano },
     });
     if (less !== undefined) {
-      const param = askedNano === undefined ? "transaction_id" : "amount_usd";
+      const param = requestedNano === undefined ? "transaction_id" : "amount_usd";
       throw invalid(`${usdText(less.leftNano)} USD of this top-up are left to refund.`, param);
     }
     const refund = await this.#required(id);
-    if (refund.intentId !== intentId || refund.askedNano !== (askedNano ?? null)) throw reused();
+    if (refund.intentId !== intentId || refund.askedNano !== (requestedNano ?? null)) throw reused();
     if (refund.state !== "ordered") return refund;
     if (await this.#take(refund, order.author)) await this.#ask(await this.#required(id));
     const current = await this.#awaitDeduction(id);
@@ -166,7 +166,7 @@ export class CardRefunds {
         author,
       });
       if (transactionId !== null) {
-        return await noteRefundTaken(background, id, transactionId);
+        return await recordRefundDeducted(background, id, transactionId);
       }
       await forgetRefusedCommand(background, orderId);
       await forgetOrderedRefund(background, id);
@@ -230,7 +230,7 @@ export class CardRefunds {
     const { id, orderId } = refund;
     const outcome = await creditCommandOutcome(orderId).run(background);
     if (outcome?.transactionId) {
-      await noteRefundTaken(background, id, outcome.transactionId);
+      await recordRefundDeducted(background, id, outcome.transactionId);
       return this.#ask({ ...refund, state: "pending", transactionId: outcome.transactionId });
     }
     const isAbandoned = outcome === undefined && clock.nowMs() - refund.createdAtMs > MAX_ORDER_MS;

@@ -63,7 +63,7 @@ class HoldRequestQueue extends WaitingLine<PendingHold> {
     const counts = new Map<string, number>();
     for (const pending of this.waiting) {
       if (next.length >= limit) break;
-      if (pending.place !== "waiting" || pending.isDue) continue;
+      if (pending.state !== "waiting" || pending.isDue) continue;
       const group = this.groupOf(pending);
       const count = counts.get(group) ?? 0;
       if (count >= this.#width) continue;
@@ -129,7 +129,7 @@ export class HoldQueue implements HoldSource {
   /** Cancels a pending hold. If it is already being decided, the grant callback releases it. */
   giveUp(pending: PendingHold, error: unknown): void {
     pending.isGivenUp = true;
-    if (pending.place === "taken" || pending.place === "ended") return;
+    if (pending.state === "taken" || pending.state === "ended") return;
     this.#queued.remove(pending);
     this.#end(pending, error);
   }
@@ -178,7 +178,7 @@ export class HoldQueue implements HoldSource {
   }
 
   #unitOf(pending: PendingHold): HoldUnit {
-    pending.place = "taken";
+    pending.state = "taken";
     return {
       demand: pending.ask(this.accounts.of(pending.request)),
       decided: (verdict) => this.#decided(pending, verdict),
@@ -216,14 +216,14 @@ export class HoldQueue implements HoldSource {
   #stay(pending: PendingHold, shortOf: Shortage): void {
     if (pending.isGivenUp) {
       this.#leave(pending);
-      pending.place = "ended";
+      pending.state = "ended";
       return;
     }
     if (!pending.isInLine) {
       this.#joinLine(pending, shortOf);
       return;
     }
-    pending.place = "waiting";
+    pending.state = "waiting";
     this.#lines.get(pending.request.organizationId)!.note(pending, shortOf);
     if (pending.isDue) this.#lookLast(pending);
   }
@@ -238,14 +238,14 @@ export class HoldQueue implements HoldSource {
     if (line.length >= MAX_WAITING_REQUESTS) {
       // The queue is full, so the hold is decided now, without waiting.
       pending.isDue = true;
-      pending.place = "queued";
+      pending.state = "queued";
       this.#queued.add(pending);
       return;
     }
     pending.isInLine = true;
     // The hold that blocked this one has left the queue in the meantime.
     if (line.length === 0 && shortOf !== "organization") this.#awake.add(line);
-    pending.place = "waiting";
+    pending.state = "waiting";
     line.note(pending, shortOf);
     const beganMs = this.#clock.nowMs();
     this.#timers.set(
@@ -296,13 +296,13 @@ export class HoldQueue implements HoldSource {
   }
 
   #lookLast(pending: PendingHold): void {
-    if (pending.place !== "waiting") return;
+    if (pending.state !== "waiting") return;
     this.#due.add(pending);
     this.#wakeLedger();
   }
 
   #tooLate(pending: PendingHold): void {
-    const isInBatch = pending.place === "taken";
+    const isInBatch = pending.state === "taken";
     this.#leave(pending);
     pending.isGivenUp = true;
     pending.refuse(
@@ -310,7 +310,7 @@ export class HoldQueue implements HoldSource {
         retryAfterSeconds: 1,
       }),
     );
-    if (isInBatch) pending.place = "taken";
+    if (isInBatch) pending.state = "taken";
   }
 
   /** Removes a hold from its queue and wakes the queue, because it can have blocked others. */

@@ -86,9 +86,9 @@ export class PaymentReversals {
     const ids = Array.from({ length: MAX_ORDERS }, (_, at) => `cmd_${id}_${at}`);
     const dueNano = state === "returned" ? 0n : reversal.amountNano;
     for (let round = 0; round < MAX_ROUNDS; round++) {
-      const { next, takenNano, isOpen } = await reversalOrders(background, ids);
+      const { next, takenNano: deductedNano, isOpen } = await reversalOrders(background, ids);
       if (isOpen) return;
-      const missingNano = dueNano - takenNano;
+      const missingNano = dueNano - deductedNano;
       if (missingNano === 0n) return markReversalSettled(background, id, state);
       const orderId = ids[next];
       if (orderId === undefined) throw new Error(`reversal ${id} took too many orders`);

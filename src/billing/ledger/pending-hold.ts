@@ -22,7 +22,7 @@ export class PendingHold implements ListNode<PendingHold> {
   readonly size: HoldSize;
   /** The size for the budgets of the key, if it differs. */
   readonly budgetSize: HoldSize | undefined;
-  place: "queued" | "taken" | "waiting" | "ended" = "queued";
+  state: "queued" | "taken" | "waiting" | "ended" = "queued";
   /** True if it was cancelled. A grant that still arrives is released. */
   isGivenUp = false;
   isInLine = false;
@@ -64,7 +64,7 @@ export class PendingHold implements ListNode<PendingHold> {
   }
 
   grant(holdNano: bigint, budgetNano: bigint, nowMs: number): void {
-    this.place = "ended";
+    this.state = "ended";
     const { request, size, budgetSize = size } = this;
     const outputTokens = Math.min(
       grantedTokens(request, size, holdNano),
@@ -76,7 +76,7 @@ export class PendingHold implements ListNode<PendingHold> {
 
   /** Rejects the hold. `headroom` is the data on which the rejection is based. */
   refuse(error: unknown, headroom?: Headroom): void {
-    this.place = "ended";
+    this.state = "ended";
     this.#callbacks.refused(error, headroom);
   }
 }

@@ -77,7 +77,7 @@ function incomingCall<Request extends AcceptedRequest, Answer>(
 ): IncomingCall<Request> {
   const { headers } = context.request;
   const request = call.endpoint.accept(body, headers);
-  context.log.asked = request.fields;
+  context.log.request = request.fields;
   return {
     caller: context.caller,
     requestId: context.requestId,

@@ -192,7 +192,7 @@ export class LineCalls {
     const caller = batchPhase?.kind === "second" ? formerCaller(request) : await admitAgain();
     const { key } = caller;
     const origin = { address: null, user_agent: null, request_id: requestId };
-    log.asked = loggedFieldsOf(request.body);
+    log.request = loggedFieldsOf(request.body);
     const read = await readBody(route, request.body, request.organizationId, log);
     const context: PaidContext = {
       ...read,

@@ -127,7 +127,7 @@ export function afterFailure(
     }
   }
   const waitMs = error instanceof ProviderFailure ? error.retryAfterMs : undefined;
-  const pauseMs = pauseOfTrouble(job.troubles, context.random, waitMs, isCleanUp);
+  const pauseMs = pauseOfTrouble(job.failedCalls, context.random, waitMs, isCleanUp);
   // An order with an unknown outcome is searched only after it must be visible.
   const dueInMs = step === "order" ? Math.max(pauseMs, ORDER_SETTLES_MS) : pauseMs;
   return context.move({ kind: "trouble", isUseless }, dueInMs);
@@ -363,12 +363,12 @@ export async function cleanUp(context: StepContext): Promise<number | null> {
   const { job } = context;
   // Written first, so that a slow provider does not delay the results.
   const resultFile = job.status === "succeeded" ? await context.writeResults() : null;
-  if (job.troubles >= MAX_CLEAN_UP_TRIES) {
+  if (job.failedCalls >= MAX_CLEAN_UP_TRIES) {
     context.warn(`what job ${job.id} left at provider ${job.providerId} could not be cleaned up`);
     return finish(context, resultFile);
   }
   // An order that was being sent when the job ended becomes visible a little later.
-  const mayShowYet = job.providerJob === null && job.createTries > 0 && job.troubles === 0;
+  const mayShowYet = job.providerJob === null && job.createTries > 0 && job.failedCalls === 0;
   if (mayShowYet) return context.move({ kind: "trouble", isUseless: false }, ORDER_SETTLES_MS);
   await endTrainings(context);
   await deleteModel(context);

@@ -20,7 +20,7 @@ import { ClockWatch } from "../../platform/cluster/clock-watch.ts";
 import { createCoordination } from "../../platform/cluster/create-coordination.ts";
 import { HeartbeatThread } from "../../platform/cluster/heartbeat-thread.ts";
 import type { Coordination } from "../../platform/cluster/interface.ts";
-import { ClusterMembership, OwnLease } from "../../platform/cluster/membership.ts";
+import { ClusterMembership, InstanceLease } from "../../platform/cluster/membership.ts";
 import { BUCKET_MS, WINDOW_MS } from "../../platform/cluster/sliding-window.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import { tellKeys } from "../../platform/master-key/master-key.ts";
@@ -68,8 +68,8 @@ const VERIFY_MS = 10_000;
 export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
   const { connections, instance, deploymentMode, clock, telemetry, onError } = options;
   const { background: sql, lock } = connections;
-  const lease = new OwnLease(undefined, options.heartbeats?.ageMs);
-  const ownership = new PostgresOwnership({ sql, instance, ownLease: lease });
+  const lease = new InstanceLease(undefined, options.heartbeats?.ageMs);
+  const ownership = new PostgresOwnership({ sql, instance, instanceLease: lease });
   let declaredDead = 0;
   telemetry.counter(
     "gateway_instances_declared_dead_total",

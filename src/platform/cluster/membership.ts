@@ -19,7 +19,7 @@ interface ClusterMembershipDependencies {
   readonly deploymentMode: DeploymentMode;
   readonly changeFeed: ChangeFeed;
   /** The lease of this instance, which the heartbeats renew. */
-  readonly lease: OwnLease;
+  readonly lease: InstanceLease;
   /**
    * Replaces the connection if it was opened at least `minAgeMs` ago. Its running statements then
    * reject. A connection that is still being opened keeps its own timeout.
@@ -66,7 +66,7 @@ export const MAX_WAITING_REQUESTS = 20_000;
  * report.
  */
 export class ClusterMembership {
-  readonly lease: OwnLease;
+  readonly lease: InstanceLease;
   readonly #dependencies: ClusterMembershipDependencies;
   #liveIds: readonly string[];
   #freshAtMs = Number.NEGATIVE_INFINITY;
@@ -219,7 +219,7 @@ const MAX_STEADY_GAP_MS = 1_000;
  * never later than the time that the database has recorded. No instance declares this one dead
  * while the lease lasts.
  */
-export class OwnLease {
+export class InstanceLease {
   readonly #nowMs: () => number;
   readonly #threadAgeMs: () => number;
   #beganMs = Number.NEGATIVE_INFINITY;

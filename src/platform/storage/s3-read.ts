@@ -127,7 +127,8 @@ export class S3Read {
     this.#at += piece?.byteLength ?? 0;
     const end = this.#end ?? this.#at;
     if (this.#at > end) throw new WrongObjectError("the store sent more bytes than requested");
-    if (piece === undefined && this.#at < end) throw new StorageError("the store closed the connection early");
+    if (piece === undefined && this.#at < end)
+      throw new StorageError("the store closed the connection early");
     return piece;
   }
 

@@ -64,7 +64,7 @@ export function requestRecord(
     costNano: log.costNano,
     firstTokenMs: log.firstTokenMs,
     errorCode: log.errorCode,
-    asked: log.asked,
+    asked: log.request,
     queuedMs: log.queuedMs,
     routing: log.routing,
     guardrailHits: log.guardrailHits,

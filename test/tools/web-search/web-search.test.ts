@@ -314,22 +314,22 @@ test("results outside of the allowed domains, or inside of the blocked ones, are
 describe("what the backend does wrong is told to the model, and costs nothing:", () => {
   const endless = () => new Response(new ReadableStream({ pull: () => new Promise(() => {}) }));
   test.each<[string, () => Response | Promise<Response>, RegExp]>([
-    ["a page in place of JSON", () => new Response("<html>no</html>"), /cannot be read/],
-    ["JSON of something else", () => Response.json({ results: { a: 1 } }), /cannot be read/],
-    ["a list", () => Response.json([1, 2]), /cannot be read/],
-    ["no body", () => new Response(""), /cannot be read/],
-    ["too much", () => new Response(`{"results":[],"x":"${"x".repeat(300_000)}"}`), /too much/],
+    ["a page in place of JSON", () => new Response("<html>no</html>"), /cannot be parsed/],
+    ["JSON of something else", () => Response.json({ results: { a: 1 } }), /cannot be parsed/],
+    ["a list", () => Response.json([1, 2]), /cannot be parsed/],
+    ["no body", () => new Response(""), /cannot be parsed/],
+    ["too much", () => new Response(`{"results":[],"x":"${"x".repeat(300_000)}"}`), /too many bytes/],
     [
       "compressed too much",
       () =>
         new Response(Bun.gzipSync("x".repeat(3_000_000)), {
           headers: { "content-encoding": "gzip" },
         }),
-      /too much/,
+      /too many bytes/,
     ],
     ["nothing for long", () => new Promise<Response>(() => {}), /in time/],
     ["a body that never ends", endless, /in time/],
-    ["a refusal of the key", () => new Response("bad key", { status: 401 }), /refuses the gateway/],
+    ["a refusal of the key", () => new Response("bad key", { status: 401 }), /rejects the gateway/],
     ["a refusal for now", () => new Response("slow down", { status: 429 }), /no more searches/],
     ["an error of its own", () => new Response("oops", { status: 503 }), /status 503/],
     [

@@ -168,7 +168,7 @@ export class Failover {
         const answer = await call(candidate);
         this.#hasAnswered = true;
         this.#answeredMs = this.#dependencies.steadyClock.nowMs();
-        if (this.#log.routing !== undefined || isLoggedVerbosely(this.#log.asked)) {
+        if (this.#log.routing !== undefined || isLoggedVerbosely(this.#log.request)) {
           this.#record("ok", this.#answeredMs);
         }
         return answer;

@@ -1,5 +1,5 @@
 import type { Clock } from "../../../lib/clock.ts";
-import { FairQueue, placesLeftFree, SharedRoom } from "../../../lib/fair-share.ts";
+import { FairQueue, slotsLeftFree, SharedRoom } from "../../../lib/fair-share.ts";
 import type { ParallelLimit, ParallelSlots } from "../../../platform/cluster/interface.ts";
 import type { AbortNotice } from "../../../providers/transport/call-abort.ts";
 
@@ -121,7 +121,7 @@ export class CallSlots {
   #leaveWaitingRoom(owner: string, limits: CallLimits): void {
     const room = this.#waitingRoomOf(limits);
     room.free(owner);
-    if (room.taken === 0) this.#waitingRooms.delete(nameOf(limits));
+    if (room.used === 0) this.#waitingRooms.delete(nameOf(limits));
   }
 
   /** Returns true if calls wait for the endpoint that are served before a new call of this organization. */
@@ -148,7 +148,7 @@ export class CallSlots {
   }
 
   #sharing(owner: string, limits: CallLimits): CallLimits {
-    const spares = placesLeftFree(this.#heldBy(owner, limits) + 1);
+    const spares = slotsLeftFree(this.#heldBy(owner, limits) + 1);
     return spares === 0 ? limits : limits.map((limit) => ({ ...limit, spares }));
   }
 
@@ -187,7 +187,7 @@ export class CallSlots {
         for (const [at, limits] of waiting.options.entries()) {
           if (!limits.some(({ id }) => freed.some((limit) => limit.id === id))) continue;
           const { owner } = waiting;
-          const name = `${nameOf(limits)}\n${placesLeftFree(this.#heldBy(owner, limits) + 1)}`;
+          const name = `${nameOf(limits)}\n${slotsLeftFree(this.#heldBy(owner, limits) + 1)}`;
           if (waiting.isOver || full.has(name)) continue;
           if (!(await this.#takeShare(owner, limits))) full.add(name);
           else if (waiting.isOver) this.release(owner, limits);

@@ -215,7 +215,7 @@ async function wholeSpeech(speech: Speech, format: SpeechFormat): Promise<WholeS
 }
 
 function addBytes(piece: Uint8Array, output: ByteBuffer): void {
-  output.addInPlace(piece.length, (into, at) => {
+  output.writeDirectly(piece.length, (into, at) => {
     into.set(piece, at);
     return at + piece.length;
   });

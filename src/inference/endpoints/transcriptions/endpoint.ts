@@ -1,6 +1,6 @@
 import { errorEnvelope } from "../../../http/error-response.ts";
 import type { FileRule, ReceivedForm } from "../../../http/model-form.ts";
-import type { PassingMedia } from "../../../http/passing-files.ts";
+import type { SpooledMedia } from "../../../http/passing-files.ts";
 import type { RouteDefinition } from "../../../http/route.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import type { SoundLength } from "../../../lib/sound/measure-sound.ts";
@@ -72,7 +72,7 @@ interface MeasuredForm extends ReceivedForm<TranscriptionRequest> {
 interface AcceptedSound extends AcceptedRequest {
   readonly fields: TranscriptionRequest;
   readonly format: TranscriptFormat;
-  readonly file: PassingMedia;
+  readonly file: SpooledMedia;
   readonly size: SoundSize;
   readonly needs: TranscriptionCall["needs"];
 }

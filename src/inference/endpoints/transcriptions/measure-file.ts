@@ -1,5 +1,5 @@
 import { readSync } from "node:fs";
-import type { PassingMedia } from "../../../http/passing-files.ts";
+import type { SpooledMedia } from "../../../http/passing-files.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { measureSound, type SoundLength } from "../../../lib/sound/measure-sound.ts";
 import type { FairWorkThread } from "../../../lib/work-thread.ts";
@@ -19,7 +19,7 @@ const MAX_QUICK_BYTES = 65_536;
  * and with 503 if the thread is overloaded.
  */
 export async function measureFile(
-  file: PassingMedia,
+  file: SpooledMedia,
   thread: FairWorkThread,
   owner: string,
   signal: AbortSignal,

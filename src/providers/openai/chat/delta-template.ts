@@ -55,7 +55,7 @@ export class DeltaTemplate {
     };
     const { head, between, tail } = this.#ours;
     const lengthBytes = end - start + events * (between.length - this.#betweenLength);
-    output.addInPlace(lengthBytes, (into, at) => {
+    output.writeDirectly(lengthBytes, (into, at) => {
       let position = put(into, at, head);
       let next = start;
       for (;;) {
