@@ -77,14 +77,14 @@ describe("a generated key", () => {
       const kept = `${path}.kept`;
       copyFileSync(path, kept);
       rmSync(path);
-      expect(await refusal(grounds.launch({ dataDir }))).toStartWith(`${path} is missing`);
+      expect(await refusal(grounds.launch({ dataDir }))).toContain(`is missing (${path})`);
       expect(existsSync(path)).toBe(false);
       const doctor = await runCliProcess({ DATA_DIR: dataDir, PORT: "0" }, "doctor");
       expect(doctor.stdout).toMatch(/wrong\s+sealed values/);
       const wrong = base64(newKey());
       writeFileSync(path, `${wrong}\n`);
       const line = await refusal(grounds.launch({ dataDir }), wrong, base64(keyIn(kept)));
-      expect(line).toStartWith(`what ${path} holds is not the master key`);
+      expect(line).toStartWith(`the key in ${path} is not the master key`);
       expect(line).toContain("restore that file from a backup");
       // test/start/master-key-files.test.ts tries more of what is no key.
       writeFileSync(path, wrong.slice(0, 20));

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { join } from "node:path";
 
-const MODULE = join(import.meta.dir, "..", "..", "src", "start", "serve.ts");
+const MODULE = join(import.meta.dir, "..", "..", "src", "main", "start", "serve.ts");
 
 /** A process that meets a failure nobody listens for: what it said, and how it ended. */
 async function meet(failure: string): Promise<{ said: string; exitCode: number }> {

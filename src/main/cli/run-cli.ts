@@ -75,7 +75,7 @@ const COMMON: readonly (readonly [string, string])[] = [
   ["--json", "print JSON for programs"],
   ["--help", "show the usage"],
 ];
-const OWN: readonly (readonly [string, string])[] = [
+const GENERAL: readonly (readonly [string, string])[] = [
   ...COMMON,
   ["--version", "print the version of the gateway"],
 ];
@@ -88,7 +88,7 @@ function helpText(commands: readonly Command[]): string {
 
 function listHelp(commands: readonly Command[]): string {
   const lines = alignColumns(commands.map((command) => [usage(command), command.summary]));
-  return `Usage: ${PROGRAM} <noun> <verb> [options]\n\n${indented(lines)}\n\n${indented(alignColumns(OWN))}\n`;
+  return `Usage: ${PROGRAM} <noun> <verb> [options]\n\n${indented(lines)}\n\n${indented(alignColumns(GENERAL))}\n`;
 }
 
 function commandHelp(command: Command): string {

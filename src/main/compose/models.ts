@@ -22,9 +22,9 @@ import {
 } from "../../providers/catalogue/build-catalogue.ts";
 import { createModelIndex, LiveModelIndex } from "../../providers/catalogue/model-index.ts";
 import {
-  storeLists,
   type ModelLists,
   readStoredLists,
+  storeLists,
 } from "../../providers/catalogue/model-list-cache.ts";
 import { builtInModels } from "../../providers/catalogue/provider-models.ts";
 import { createProviders } from "../../providers/registry.ts";
