@@ -6,7 +6,7 @@ import type { Checkpoint, HoldRelease, Settlement } from "./rows.ts";
 export interface CachedResponse {
   readonly id: string;
   /** Of its input and output. */
-  readonly ownBytes: number;
+  readonly storedBytes: number;
   /** The same with those of all before it. */
   readonly chainBytes: number;
   /** The conversation that it is added to, behind the last response that is there then. */

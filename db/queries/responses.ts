@@ -91,7 +91,7 @@ export function keepResponses(
   sql: Database | DatabaseTransaction,
   kept: readonly CachedResponse[],
 ): SqlFragment {
-  const rows = kept.map(({ id, ownBytes, chainBytes, conversationId }) => {
+  const rows = kept.map(({ id, storedBytes: ownBytes, chainBytes, conversationId }) => {
     return { id, own_bytes: ownBytes, chain_bytes: chainBytes, conversation_id: conversationId };
   });
   return sql`keep_responses(${JSON.stringify(rows)}::text::jsonb,

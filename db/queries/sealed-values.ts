@@ -57,7 +57,7 @@ export type Reseal = (sealed: Uint8Array) => Uint8Array | undefined;
 
 type Row = Readonly<Record<string, string | Uint8Array | null>>;
 /** The primary key of the last row that was passed. */
-export type Place = readonly string[];
+export type SealedValueCursor = readonly string[];
 
 /** All sealed values, in no order that means anything, a bounded number at a time. */
 export async function* readSealedValues(
@@ -65,7 +65,7 @@ export async function* readSealedValues(
 ): AsyncGenerator<Uint8Array> {
   for (const table of SEALED_TABLES) {
     let rows: Row[];
-    let after: Place = startOf(table);
+    let after: SealedValueCursor = startOf(table);
     do {
       rows = await readRows(sql, table, after, "");
       for (const row of rows) yield* sealedIn(table, row);
@@ -86,9 +86,9 @@ export function resealBatch(
   sql: Database,
   keyId: string,
   table: SealedTable,
-  after: Place,
+  after: SealedValueCursor,
   reseal: Reseal,
-): Promise<Place | undefined> {
+): Promise<SealedValueCursor | undefined> {
   return sql.begin(async (transaction) => {
     await boundStandstill(transaction);
     await transaction`SELECT set_config('lock_timeout', ${`${LOCK_TIMEOUT_MS}ms`}, true)`;
@@ -101,11 +101,11 @@ export function resealBatch(
 }
 
 /** Before the first row: no id is empty. */
-export function startOf({ key }: SealedTable): Place {
+export function startOf({ key }: SealedTable): SealedValueCursor {
   return key.map(() => "");
 }
 
-function placeOf({ key }: SealedTable, row: Row | undefined): Place | undefined {
+function placeOf({ key }: SealedTable, row: Row | undefined): SealedValueCursor | undefined {
   return row && key.map((name) => row[name] as string);
 }
 
@@ -116,7 +116,7 @@ function sealedIn({ columns }: SealedTable, row: Row): Uint8Array[] {
 function readRows(
   sql: Database | DatabaseTransaction,
   { table, key, columns, batchRows }: SealedTable,
-  after: Place,
+  after: SealedValueCursor,
   locking: "" | "FOR NO KEY UPDATE",
 ): Promise<Row[]> {
   const names = key.join(", ");

@@ -152,7 +152,7 @@ function nanoText(nano: bigint | null): string | null {
 }
 
 /** Where to look, and in which UTC day and month. */
-export interface SpendingPlace {
+export interface SpendingPeriods {
   readonly organizationId: string;
   /** First days, YYYY-MM-DD. */
   readonly day: string;
@@ -169,7 +169,7 @@ export interface BudgetPage {
 /** The newest first, and how many there are. */
 export function listSubjectBudgets(
   sql: Database,
-  { organizationId, day, monthStart }: SpendingPlace,
+  { organizationId, day, monthStart }: SpendingPeriods,
   page: BudgetPage,
 ): Promise<{ budgets: SubjectBudget[]; total: number }> {
   const { type = null, value = null, limit, offset } = page;
@@ -192,7 +192,7 @@ export function listSubjectBudgets(
 
 export async function findSubjectBudget(
   sql: Database | DatabaseTransaction,
-  { organizationId, day, monthStart }: SpendingPlace,
+  { organizationId, day, monthStart }: SpendingPeriods,
   id: string,
 ): Promise<SubjectBudget | undefined> {
   const [row] = await sql<SpentRow[]>`
@@ -207,7 +207,7 @@ export async function findSubjectBudget(
 /** Undefined where there is none. What `changed` names is changed. */
 export function changeSubjectBudget(
   sql: Database,
-  place: SpendingPlace,
+  place: SpendingPeriods,
   id: string,
   changed: Partial<SubjectLimits>,
 ): Promise<SubjectBudget | undefined> {

@@ -94,7 +94,7 @@ export class KeyLookup {
   }
 
   /** Returns the id of the key if it is cached. */
-  known(hash: string): string | undefined {
+  cachedKeyId(hash: string): string | undefined {
     return this.#keyIds.get(hash);
   }
 
@@ -203,7 +203,7 @@ export class Authentication {
   ): ApiKeyRecord | Promise<ApiKeyRecord> {
     const secret = bearerOf(authorization);
     const hash = hashApiKey(secret);
-    const keyId = this.#lookup.known(hash);
+    const keyId = this.#lookup.cachedKeyId(hash);
     const key = keyId === undefined ? undefined : this.#dependencies.keys.get(keyId);
     // A key with an uncommitted change has a gate. `#load` then waits for the commit.
     const { suspensions } = this.#dependencies;

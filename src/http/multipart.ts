@@ -113,7 +113,7 @@ export async function readForm(
       },
       (piece) => {
         fileBytes += piece.byteLength;
-        memory.giveBack(piece);
+        memory.release(piece);
       },
     );
     received.catch(fail);
@@ -128,7 +128,7 @@ export async function readForm(
       if (piece === undefined) break;
       readBytes += piece.byteLength;
       if (readBytes > reading.fileBytes + reading.otherBytes) throw reading.tooLarge();
-      memory.lend(piece);
+      memory.track(piece);
       for (let at = 0; at < piece.byteLength; at += MAX_SLICE_BYTES) {
         await failure.or(feed(parser, piece.subarray(at, at + MAX_SLICE_BYTES)));
       }
@@ -371,12 +371,12 @@ export class PieceMemory {
    * Registers a piece that was read and that no other code keeps. Ignores a piece that shares its
    * buffer.
    */
-  lend({ buffer, byteLength }: Uint8Array): void {
+  track({ buffer, byteLength }: Uint8Array): void {
     if (byteLength === buffer.byteLength) this.#unusedBytes.set(buffer, byteLength);
   }
 
   /** Marks bytes as used. They can be a part of a piece, and are not read again. */
-  giveBack({ buffer, byteLength }: Uint8Array): void {
+  release({ buffer, byteLength }: Uint8Array): void {
     const unusedBytes = this.#unusedBytes.get(buffer);
     if (unusedBytes === undefined) return;
     if (unusedBytes > byteLength) this.#unusedBytes.set(buffer, unusedBytes - byteLength);

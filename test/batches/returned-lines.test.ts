@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import type { ProviderBatchRecord } from "../../db/queries/provider-batches.ts";
 import type { RouteDefinition } from "../../src/http/route.ts";
-import type { HandedParts } from "../../src/jobs/batches/handed-lines.ts";
+import type { SubmitterParts } from "../../src/jobs/batches/handed-lines.ts";
 import { LineCalls } from "../../src/jobs/batches/line-call.ts";
 import { type HeldLine, ProviderBatchResults } from "../../src/jobs/batches/returned-lines.ts";
 import type { BatchRecord } from "../../src/lib/batch.ts";
@@ -12,7 +12,7 @@ import { CHATS, chatLine } from "../support/batches.ts";
 
 test("what a provider has answered is left with it by a gateway that stops, and not called again", async () => {
   const ended: string[] = [];
-  const parts: Partial<HandedParts> = {
+  const parts: Partial<SubmitterParts> = {
     calls: new LineCalls({
       routes: [{ method: "POST", path: CHATS } as RouteDefinition],
       inFlight: { begin() {}, end() {}, isStopping: true },
@@ -39,7 +39,7 @@ test("what a provider has answered is left with it by a gateway that stops, and 
   const results = async function* () {
     yield { id: "1", answer: { status: 200, body: new TextEncoder().encode("{}") } };
   };
-  const taking = new ProviderBatchResults(parts as HandedParts, batch as BatchRecord).take(
+  const taking = new ProviderBatchResults(parts as SubmitterParts, batch as BatchRecord).take(
     {} as ProviderBatchRecord,
     {} as Provider,
     results(),

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { answerInTime, RedisTime } from "../../src/platform/cluster/redis/connection.ts";
-import { LiveHistory, OwnAdmissions } from "../../src/platform/cluster/redis/local-shares.ts";
+import { LiveHistory, InstanceAdmissions } from "../../src/platform/cluster/redis/local-shares.ts";
 
 const WINDOW_MS = 60_000;
 
@@ -42,16 +42,16 @@ describe("Redis's time", () => {
 describe("what an instance admitted without Redis", () => {
   test("is told once, in pieces of a bounded size, with ages that are never too old", () => {
     const clock = new VirtualClock();
-    const own = new OwnAdmissions(clock, WINDOW_MS, () => {});
+    const own = new InstanceAdmissions(clock, WINDOW_MS, () => {});
     for (let second = 0; second < 30; second++) {
       for (let key = 0; key < 20; key++) own.takeShare(`key ${key}`, 1_000);
       clock.advance(1_050);
     }
-    expect(own.untoldKeys).toBe(20);
+    expect(own.unreportedKeys).toBe(20);
     const told = new Map<string, number>();
-    for (let round = 0; own.untoldKeys > 0; round++) {
+    for (let round = 0; own.unreportedKeys > 0; round++) {
       expect(round).toBeLessThan(20);
-      const untold = own.tell(8, 100);
+      const untold = own.takeReport(8, 100);
       expect(untold.length).toBeLessThanOrEqual(8);
       let pieces = 0;
       for (const { key, counts } of untold) {
@@ -66,44 +66,44 @@ describe("what an instance admitted without Redis", () => {
       expect(pieces).toBeLessThanOrEqual(100);
     }
     expect([...told.values()]).toEqual(Array(20).fill(30));
-    expect(own.tell(8, 100)).toEqual([]);
+    expect(own.takeReport(8, 100)).toEqual([]);
   });
 
   test("is told again where telling failed, beside what came meanwhile, and wholly where Redis lost it", () => {
     const clock = new VirtualClock();
-    const own = new OwnAdmissions(clock, WINDOW_MS, () => {});
+    const own = new InstanceAdmissions(clock, WINDOW_MS, () => {});
     const sum = () =>
-      own.tell(100, 1_000).reduce((total, { counts }) => {
+      own.takeReport(100, 1_000).reduce((total, { counts }) => {
         for (const admitted of counts.values()) total += admitted;
         return total;
       }, 0);
     own.takeShare("key", 10);
-    const told = own.tell(100, 1_000);
+    const told = own.takeReport(100, 1_000);
     own.takeShare("key", 10);
-    own.untell(told);
+    own.cancelReport(told);
     expect(sum()).toBe(2);
-    own.noteTold(own.reserve("key"));
+    own.recordReported(own.reserve("key"));
     expect(sum()).toBe(0);
-    own.forgetTold();
+    own.markAllUnreported();
     expect(sum()).toBe(3);
     clock.advance(WINDOW_MS + 200);
-    own.forgetTold();
+    own.markAllUnreported();
     expect(sum()).toBe(0);
   });
 
   test("stays bounded however long Redis is gone", () => {
     const clock = new VirtualClock();
-    const own = new OwnAdmissions(clock, WINDOW_MS, () => {});
+    const own = new InstanceAdmissions(clock, WINDOW_MS, () => {});
     for (let second = 0; second < 1_200; second++) {
       for (let i = 0; i < 20; i++) own.takeShare(`key ${second} ${i}`, 100);
       own.takeShare("steady", 1_000);
       clock.advance(1_000);
     }
     // 20 new keys a second are 1,200 a window.
-    expect(own.untoldKeys).toBeLessThan(2 * 1_300 + 1_100);
+    expect(own.unreportedKeys).toBeLessThan(2 * 1_300 + 1_100);
     let pieces = 0;
-    while (own.untoldKeys > 0) {
-      for (const { counts } of own.tell(64, 1_000)) pieces += counts.size;
+    while (own.unreportedKeys > 0) {
+      for (const { counts } of own.takeReport(64, 1_000)) pieces += counts.size;
     }
     expect(pieces).toBeLessThan(1_300 + 61);
   });

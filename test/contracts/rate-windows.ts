@@ -70,7 +70,7 @@ function describeAmounts(open: () => OwnedRateWindows | Promise<OwnedRateWindows
             const most = limit - amountWithin(counted, nowMs(), WINDOW_MS);
             const sure = limit - amountWithin(counted, nowMs(), WINDOW_MS + LATE_MS);
             const decision = await windows.take("key", limit, { full, reduced, least });
-            const { isAdmitted, taken, retryAfterMs, recount } = decision;
+            const { isAdmitted, admittedAmount: taken, retryAfterMs, recount } = decision;
             expect(taken).toBeLessThanOrEqual(most);
             if (isAdmitted) {
               expect(taken).toBeWithin(least, full + 1);

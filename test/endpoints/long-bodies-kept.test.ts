@@ -2,7 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { DefinitionCache } from "../../src/inference/definitions/known-definitions.ts";
 import { readLongChat } from "../../src/inference/endpoints/chat-completions/long-chat.ts";
 import { providerBody } from "../../src/inference/endpoints/chat-completions/provider-body.ts";
-import { LongBodies, MAX_KEPT_BYTES_OF_ONE } from "../../src/inference/endpoints/long-bodies.ts";
+import { LongBodies, MAX_STORED_BYTES_OF_ONE } from "../../src/inference/endpoints/long-bodies.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { type SharedBytes, SharedBytesWriter } from "../../src/lib/shared-bytes.ts";
 import { FairWorkThread } from "../../src/lib/work-thread.ts";
@@ -91,18 +91,18 @@ test("bodies that are kept take so many bytes of one organization, until they ar
   const bodies = new LongBodies(startThread(), NO_DEFINITIONS);
   const read = (owner: string, bytes: number, text = bodyOf("a")) =>
     readLongChat(bodies, bytesOf(text, bytes), owner, never);
-  const kept = await read("a", MAX_KEPT_BYTES_OF_ONE);
+  const kept = await read("a", MAX_STORED_BYTES_OF_ONE);
   expect(await codeOf(read("a", 1))).toBe("overloaded");
-  const other = await read("b", 0.8 * MAX_KEPT_BYTES_OF_ONE);
+  const other = await read("b", 0.8 * MAX_STORED_BYTES_OF_ONE);
   // A third one still finds a little room, and no more than that.
   const little = await read("c", 1);
   little.release();
-  expect(await codeOf(read("c", 0.3 * MAX_KEPT_BYTES_OF_ONE))).toBe("overloaded");
+  expect(await codeOf(read("c", 0.3 * MAX_STORED_BYTES_OF_ONE))).toBe("overloaded");
   kept.release();
   kept.release();
   expect(await codeOf(read("a", 1, "no JSON"))).toBe("invalid_json");
   // The faulty one has given up its bytes.
-  const whole = await read("a", MAX_KEPT_BYTES_OF_ONE);
+  const whole = await read("a", MAX_STORED_BYTES_OF_ONE);
   whole.release();
   other.release();
   await expect(rendered(whole)).rejects.toThrow("released");

@@ -9,7 +9,7 @@ describe("the memory of a piece", () => {
       fc.property(fc.array(fc.integer({ min: 1, max: 100 }), { minLength: 1 }), (lengths) => {
         const piece = new Uint8Array(lengths.reduce((sum, length) => sum + length, 0));
         const memory = new PieceMemory();
-        memory.lend(piece);
+        memory.track(piece);
         let end = 0;
         const parts = lengths.map((length) => {
           end += length;
@@ -18,7 +18,7 @@ describe("the memory of a piece", () => {
         const order = parts.toSorted((a, b) => a.byteLength - b.byteLength);
         for (const part of order) {
           expect(piece.byteLength).toBeGreaterThan(0);
-          memory.giveBack(part);
+          memory.release(part);
         }
         expect(piece.byteLength).toBe(0);
       }),
@@ -28,10 +28,10 @@ describe("the memory of a piece", () => {
   test("stays where it is not the piece's alone, or was never lent", () => {
     const memory = new PieceMemory();
     const half = new Uint8Array(10).subarray(0, 5);
-    memory.lend(half);
-    memory.giveBack(half);
+    memory.track(half);
+    memory.release(half);
     const foreign = new Uint8Array(10);
-    memory.giveBack(foreign);
+    memory.release(foreign);
     expect([half.byteLength, foreign.byteLength]).toEqual([5, 10]);
   });
 });

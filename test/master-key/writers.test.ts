@@ -11,7 +11,7 @@ import {
 import { findWebhook, insertWebhook, replaceWebhookSecret } from "../../db/queries/webhooks.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { Keyring, masterKeyId } from "../../src/lib/keyring.ts";
-import { MasterKeyError, tellKeys } from "../../src/platform/master-key/master-key.ts";
+import { MasterKeyError, recordKnownKeys } from "../../src/platform/master-key/master-key.ts";
 import { WebhookSecrets } from "../../src/webhooks/webhook-secrets.ts";
 import { runCliHere, spawnCli } from "../cli/cli-runs.ts";
 import { testKeyring } from "../support/master-key.ts";
@@ -153,7 +153,7 @@ test("an instance that joins during a rotation without the new key is turned awa
   expect((await runCliHere(settings, "master-key", "rotate")).exitCode).toBe(0);
   const instance = { id: newId("ins"), epoch: 1n };
   await insertInstance(sql, instance);
-  await expect(tellKeys(sql, instance, unknowing)).rejects.toBeInstanceOf(MasterKeyError);
+  await expect(recordKnownKeys(sql, instance, unknowing)).rejects.toBeInstanceOf(MasterKeyError);
   const [row] = await sql<{ alive: boolean }[]>`SELECT alive FROM instances`;
   expect(row!.alive).toBe(false);
 });

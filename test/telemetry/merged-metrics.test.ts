@@ -45,7 +45,7 @@ test("counters, histograms and shared gauges are summed, other gauges told by wo
       },
       { worker: "3", metrics: REPORT, isCurrent: false },
     ],
-    asked: 3,
+    requested: 3,
     answered: 2,
   });
   expect(valueIn(merged, "calls_total", { a: 1, b: 2 })).toBe(9);

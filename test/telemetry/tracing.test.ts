@@ -256,15 +256,15 @@ describe("the prompt", () => {
   const asked = { messages: [{ role: "user", content: "hello" }] };
 
   test("is recorded only where the operator allows it", () => {
-    expect(recorded(false, { asked })).toBeUndefined();
-    expect(recorded(true, { asked })).toBe(JSON.stringify(asked.messages));
+    expect(recorded(false, { request: asked })).toBeUndefined();
+    expect(recorded(true, { request: asked })).toBe(JSON.stringify(asked.messages));
   });
 
   test("is cut, and left out where a guardrail has found something in it", () => {
     const long = { messages: [{ role: "user", content: "x".repeat(100_000) }] };
-    expect((recorded(true, { asked: long }) as string).length).toBe(32_768);
+    expect((recorded(true, { request: long }) as string).length).toBe(32_768);
     const hit = { guardrail: "g", type: "email", action: "redact", direction: "input" } as const;
-    expect(recorded(true, { asked, guardrailHits: [hit] })).toBeUndefined();
+    expect(recorded(true, { request: asked, guardrailHits: [hit] })).toBeUndefined();
   });
 });
 

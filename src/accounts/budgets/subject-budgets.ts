@@ -9,7 +9,7 @@ import {
   insertSubjectBudget,
   listSubjectBudgets,
   MAX_SUBJECT_BUDGETS,
-  type SpendingPlace,
+  type SpendingPeriods,
   type Subject,
   type SubjectBudget,
   type SubjectLimits,
@@ -106,7 +106,7 @@ export class SubjectBudgets {
     }
   }
 
-  #periods(organizationId: string): SpendingPlace {
+  #periods(organizationId: string): SpendingPeriods {
     const nowMs = this.#dependencies.clock.nowMs();
     return { organizationId, day: utcDay(nowMs).start, monthStart: utcMonth(nowMs).start };
   }

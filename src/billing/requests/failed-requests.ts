@@ -65,7 +65,7 @@ export class FailedRequests {
       return;
     }
     this.#waitingOf.set(organizationId, waiting + 1);
-    const fields = request.asked;
+    const fields = request.request;
     const code = errorCode ?? "internal";
     this.#queue.push({
       id: request.requestId,

@@ -60,12 +60,12 @@ export class TokenReservation {
     this.#source = source;
     this.#key = key;
     this.#bound = bound;
-    this.#takes = [{ counted: decision.taken, recount: decision.recount }];
-    this.#counted = decision.taken;
+    this.#takes = [{ counted: decision.admittedAmount, recount: decision.recount }];
+    this.#counted = decision.admittedAmount;
     this.headers = headersOf(decision, source.clock);
-    const isLowered = decision.taken < tokensOfBound(bound, bound.units);
+    const isLowered = decision.admittedAmount < tokensOfBound(bound, bound.units);
     this.outputLimit = isLowered
-      ? Math.floor((decision.taken - bound.fixedTokens) / bound.perUnitTokens)
+      ? Math.floor((decision.admittedAmount - bound.fixedTokens) / bound.perUnitTokens)
       : undefined;
   }
 

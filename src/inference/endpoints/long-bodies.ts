@@ -11,9 +11,9 @@ import type { Guardrail } from "../guardrails/screening/guardrail.ts";
 import type { Screened } from "../guardrails/screening/screen-json.ts";
 
 /** Total bytes of long bodies that are stored until their providers answer, over all requests. */
-export const MAX_KEPT_BYTES = 536_870_912;
+export const MAX_STORED_BYTES = 536_870_912;
 /** The part of `MAX_KEPT_BYTES` that one organization can use. */
-export const MAX_KEPT_BYTES_OF_ONE = MAX_KEPT_BYTES / 2;
+export const MAX_STORED_BYTES_OF_ONE = MAX_STORED_BYTES / 2;
 
 /** A call of the work thread. Each call carries the body, so that a thread can end between two calls. */
 export type LongBodyCall = LongBodySource &
@@ -79,7 +79,7 @@ export interface LongBody<Facts> {
 export class LongBodies {
   readonly #thread: FairWorkThread;
   readonly #definitions: DefinitionCache;
-  readonly #room = new SharedRoom(MAX_KEPT_BYTES, MAX_KEPT_BYTES_OF_ONE);
+  readonly #room = new SharedRoom(MAX_STORED_BYTES, MAX_STORED_BYTES_OF_ONE);
   #lastId = 0;
 
   constructor(thread: FairWorkThread, definitions: DefinitionCache) {

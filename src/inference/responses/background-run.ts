@@ -5,7 +5,7 @@ import { GatewayError } from "../../lib/errors.ts";
 import { type BackgroundProgress, BEGUN_EVENTS } from "../endpoints/responses/accepted.ts";
 import { responseWith } from "../endpoints/responses/response-json.ts";
 import { eventFrame } from "../endpoints/responses/response-renderer.ts";
-import type { ChainPlace } from "../endpoints/responses/response-store.ts";
+import type { ChainPosition } from "../endpoints/responses/response-store.ts";
 import type { BackgroundStore } from "./background-store.ts";
 import { EventLog, framesIn } from "./event-log.ts";
 
@@ -16,7 +16,7 @@ interface BackgroundRunParts {
   readonly clock: Clock;
   readonly id: string;
   readonly organizationId: string;
-  readonly chainPosition: ChainPlace | undefined;
+  readonly chainPosition: ChainPosition | undefined;
   readonly progress: BackgroundProgress;
   /** Called after events were written. */
   onWritten(): void;

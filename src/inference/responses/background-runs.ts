@@ -98,7 +98,7 @@ export class BackgroundRuns {
     const run = new BackgroundRun({
       ...{ store, clock, id, organizationId: arrived.caller.key.organizationId },
       progress: request.background!,
-      chainPosition: request.place,
+      chainPosition: request.position,
       onWritten: () => this.listeners.notice(id),
       onError,
     });

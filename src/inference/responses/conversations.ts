@@ -95,7 +95,7 @@ export class Conversations {
     if (bytes + input.length > MAX_STORED_INPUT_BYTES) throw storedTooLong("items");
     const row = { id: responseId(name), organizationId, previousId: null, chainId: id };
     await store.write(row, [["input", input]]);
-    const added = { ownBytes: input.length, chainBytes: input.length, conversationId: id };
+    const added = { storedBytes: input.length, chainBytes: input.length, conversationId: id };
     await sql`SELECT ${keepResponses(sql, [{ id: row.id, ...added }])}`;
     return storedItems;
   }

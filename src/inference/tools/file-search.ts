@@ -6,7 +6,7 @@ import { isFields, jsonValue } from "../../lib/json.ts";
 import type { AttributeFilter, Attributes, StatedSearch } from "../../lib/vector-store.ts";
 import {
   checkRequested,
-  type RequestedPlace,
+  type ToolContext,
   type RequestedTool,
   type RequestTools,
   type ToolFactory,
@@ -99,7 +99,7 @@ export class FileSearchTools implements ToolFactory {
     this.#stores = stores;
   }
 
-  create(requested: RequestedTool, context: RequestedPlace): RequestTools {
+  create(requested: RequestedTool, context: ToolContext): RequestTools {
     checkRequested(checkOptions, requested, context);
     const {
       vector_store_ids: statedIds,
@@ -191,7 +191,7 @@ class FileSearch implements GatewayTool {
 /** Returns the weights. Throws 400 if both are 0. */
 function weightsOf(
   stated: NonNullable<Requested["ranking_options"]>["hybrid_search"],
-  { param: path }: RequestedPlace,
+  { param: path }: ToolContext,
 ): FileSearchOptions["weights"] {
   const { embedding_weight: embedding = 1, text_weight: text = 1 } = stated ?? {};
   if (embedding + text > 0) return { embedding, text };

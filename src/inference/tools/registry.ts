@@ -9,7 +9,7 @@ export interface RequestedTool {
 }
 
 /** The position of an entry, and other parts of the request that affect it. */
-export interface RequestedPlace {
+export interface ToolContext {
   /** The path for errors, such as "tools.0". */
   readonly param: string;
   readonly include: ReadonlySet<string>;
@@ -60,14 +60,14 @@ export interface ToolFactory {
    * Creates the tools of an entry. Throws 400 if the options are invalid. If a setting is missing, the error
    * names it.
    */
-  create(requested: RequestedTool, place: RequestedPlace): RequestTools;
+  create(requested: RequestedTool, place: ToolContext): RequestTools;
 }
 
 /** Checks an entry. Throws 400 with the parameter. */
 export function checkRequested(
   check: (value: unknown) => void,
   requested: RequestedTool,
-  { param: path }: RequestedPlace,
+  { param: path }: ToolContext,
 ): void {
   try {
     check(requested);
@@ -96,7 +96,7 @@ export class ToolRegistry {
   }
 
   /** Creates the tools of an entry. Throws 400. */
-  create(requested: RequestedTool, context: RequestedPlace): RequestTools {
+  create(requested: RequestedTool, context: ToolContext): RequestTools {
     const factory = this.#factories.get(requested.type);
     if (factory !== undefined) return factory.create(requested, context);
     const param = `${context.param}.type`;

@@ -132,7 +132,7 @@ export class ToolLoop implements PieceReader<Batch> {
   #isStorable: boolean;
   #shown: ChatEvent[] = [];
   readonly #paidTokens: number;
-  #hasTakenStep = false;
+  hasCompletedStep = false;
 
   /** @param first answers the request itself; undefined if the loop continues from an earlier one */
   constructor(first: PieceReader<Batch> | undefined, parts: LoopParts) {
@@ -157,7 +157,7 @@ export class ToolLoop implements PieceReader<Batch> {
 
   /** True if the provider has completed a step here, so that no other provider can take over. */
   get hasTakenStep(): boolean {
-    return this.#hasTakenStep;
+    return this.hasCompletedStep;
   }
 
   read(): Promise<Read> {
@@ -191,7 +191,7 @@ export class ToolLoop implements PieceReader<Batch> {
     if (earlier !== undefined) {
       const end = await this.#askAgain();
       if (end !== undefined) {
-        this.#hasTakenStep = true;
+        this.hasCompletedStep = true;
         return yield [...earlier.events, { type: "usage", usage: this.#usage }, end];
       }
     }
@@ -246,7 +246,7 @@ export class ToolLoop implements PieceReader<Batch> {
     }
     this.#shownCalls += step.shownCalls;
     if (step.finish === undefined && isHeld) throw endedEarly();
-    this.#hasTakenStep = true;
+    this.hasCompletedStep = true;
     const usage = step.reportedUsage ?? this.#countedUsage(step);
     this.#used.push(usage);
     this.#span?.end(step.failure?.kind, { "gen_ai.usage.output_tokens": usage.completionTokens });

@@ -251,7 +251,7 @@ export class BatchOwner {
       {
         ...parts,
         calm: () => live.calm(),
-        calledAmong: (lines) => live.calledAmong(lines),
+        alreadyCalled: (lines) => live.calledAmong(lines),
       },
       batch,
     );

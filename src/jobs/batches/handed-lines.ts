@@ -27,7 +27,7 @@ import { isGatewayError } from "./line-call.ts";
 import type { LineRunParts } from "./line-run.ts";
 import { ProviderBatchResults } from "./returned-lines.ts";
 
-export interface HandedParts extends LineRunParts {
+export interface SubmitterParts extends LineRunParts {
   readonly money: Pick<MoneyPort, "holdLongs" | "endLong">;
   /** The operator's providers. */
   readonly providers: ReadonlyMap<string, Provider>;
@@ -36,7 +36,7 @@ export interface HandedParts extends LineRunParts {
   /** Waits while this instance is busy with client requests. */
   calm(): Promise<void>;
   /** Returns the lines that this gateway has already called. */
-  calledAmong(lines: readonly BatchLine[]): Promise<ReadonlySet<number>>;
+  alreadyCalled(lines: readonly BatchLine[]): Promise<ReadonlySet<number>>;
   warn(message: string): void;
 }
 
@@ -87,13 +87,13 @@ interface Group {
 
 /** Submits lines of one batch to providers that run batches, and collects the results. */
 export class ProviderBatchSubmitter {
-  readonly #parts: HandedParts;
+  readonly #parts: SubmitterParts;
   readonly #batch: BatchRecord;
   readonly #returned: ProviderBatchResults;
   /** Lines that wait for capacity or credit until a later check. */
   readonly #postponed = new Set<number>();
 
-  constructor(parts: HandedParts, batch: BatchRecord) {
+  constructor(parts: SubmitterParts, batch: BatchRecord) {
     this.#parts = parts;
     this.#batch = batch;
     this.#returned = new ProviderBatchResults(parts, batch);
@@ -318,7 +318,7 @@ export class ProviderBatchSubmitter {
     if (done.size >= this.#batch.total) return true;
     const groups = new Map<string, Group>();
     for await (const lines of readSomeLines(await readInput(), (line) => !done.has(line))) {
-      const called = await this.#parts.calledAmong(lines);
+      const called = await this.#parts.alreadyCalled(lines);
       for (const line of lines) {
         if (called.has(line.line)) continue;
         await this.#parts.calm();

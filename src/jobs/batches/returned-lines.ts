@@ -13,7 +13,7 @@ import type { BatchRecord } from "../../lib/batch.ts";
 import { timeOfId } from "../../lib/ids.ts";
 import type { BatchResult } from "../../providers/batches.ts";
 import type { Provider } from "../../providers/interface.ts";
-import type { HandedParts } from "./handed-lines.ts";
+import type { SubmitterParts } from "./handed-lines.ts";
 import { type BatchLine, readBatchLines } from "./input-lines.ts";
 import { isGatewayError, isOverload, isRetryable, type LineAnswer } from "./line-call.ts";
 import { answerPieces } from "./line-results.ts";
@@ -41,10 +41,10 @@ interface Returned {
  * unwritten work.
  */
 export class ProviderBatchResults {
-  readonly #parts: HandedParts;
+  readonly #parts: SubmitterParts;
   readonly #batch: BatchRecord;
 
-  constructor(parts: HandedParts, batch: BatchRecord) {
+  constructor(parts: SubmitterParts, batch: BatchRecord) {
     this.#parts = parts;
     this.#batch = batch;
   }

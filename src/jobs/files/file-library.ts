@@ -87,7 +87,7 @@ export class FileLibrary {
   }
 
   /** Returns an address from which the content can be downloaded for an hour without a key. */
-  async place(
+  async downloadAddress(
     file: FileRecord,
     address: Omit<SignedAddress, "expiresInSeconds">,
   ): Promise<DownloadAddress> {

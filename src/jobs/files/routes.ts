@@ -343,7 +343,7 @@ async function downloadUrlShape(
   file: FileRecord,
   publicBase: string | undefined,
 ) {
-  const download = await files.place(file, {
+  const download = await files.downloadAddress(file, {
     contentType: file.contentType,
     contentDisposition: attachment(file.filename),
   });

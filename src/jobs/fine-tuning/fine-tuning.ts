@@ -31,7 +31,7 @@ import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
 import type { EventFeeds, FeedItem, Follower } from "./event-feed.ts";
 import { endJob } from "./job-ending.ts";
-import { told } from "./steps.ts";
+import { jobMessage } from "./steps.ts";
 
 interface FineTuningDependencies {
   readonly sql: Database;
@@ -90,7 +90,7 @@ export class FineTuning {
     const endpoint = { providerId: tunable.endpoint.provider };
     const fee = (await admission.fees(caller, [endpoint])).of(endpoint);
     const order = this.#orderOf(caller, requestId, request, tunable, bytes, fee);
-    const created = told(`Created fine-tuning job: ${order.id}`);
+    const created = jobMessage(`Created fine-tuning job: ${order.id}`);
     const subjects = await admission.subjectsOf(caller, { metadata: request.metadata });
     const { holdNano } = order;
     const hold = { id: requestId, organizationId, keyId: caller.key.id, subjects, holdNano };
@@ -165,7 +165,7 @@ export class FineTuning {
         before,
         after,
         dueInMs: 0,
-        events: [told("The job was cancelled")],
+        events: [jobMessage("The job was cancelled")],
         wakesOwner: true,
       });
       try {

@@ -37,7 +37,7 @@ import {
   follow,
   order,
   type StepContext,
-  told,
+  jobMessage,
   upload,
 } from "./steps.ts";
 
@@ -151,7 +151,7 @@ export class JobOwner {
       case "begin": {
         const { trainingFile, validationFile } = context.job;
         const files = validationFile === null ? trainingFile : `${trainingFile}, ${validationFile}`;
-        return context.move({ kind: "begin" }, 0, [told(`Validating training file: ${files}`)]);
+        return context.move({ kind: "begin" }, 0, [jobMessage(`Validating training file: ${files}`)]);
       }
       case "check":
         return check(context);
@@ -271,8 +271,8 @@ function stepSemaphore(most: number, mostOfOne?: number): FairSemaphore {
 function successOf(trigger: Trigger): NewJobEvent[] {
   if (trigger.kind !== "trained") return [];
   return [
-    told(`New fine-tuned model created: ${trigger.fineTunedModel}`),
-    told("The job has successfully completed"),
+    jobMessage(`New fine-tuned model created: ${trigger.fineTunedModel}`),
+    jobMessage("The job has successfully completed"),
   ];
 }
 

@@ -74,7 +74,7 @@ export type Ending =
   | { readonly kind: "fail"; readonly error: JobError }
   | { readonly kind: "cancel" };
 
-export function told(message: string, level: NewJobEvent["level"] = "info"): NewJobEvent {
+export function jobMessage(message: string, level: NewJobEvent["level"] = "info"): NewJobEvent {
   return { level, message, type: "message", data: {}, providerEvent: null };
 }
 
@@ -91,7 +91,7 @@ function fail(
     message: storable(message),
     param: param && storable(param),
   };
-  return context.finish({ kind: "fail", error }, [...events, told(error.message, "error")]);
+  return context.finish({ kind: "fail", error }, [...events, jobMessage(error.message, "error")]);
 }
 
 /** Returns the text without the character 0, which the database does not accept. */
@@ -195,7 +195,7 @@ export async function check(context: StepContext): Promise<number | null> {
     if ("error" in validation) return failed(context, validation.error);
   }
   const { tokens } = training;
-  const events = [told(`Files validated: about ${tokens} tokens an epoch`)];
+  const events = [jobMessage(`Files validated: about ${tokens} tokens an epoch`)];
   return context.move({ kind: "checked", fileTokens: tokens }, 0, events);
 }
 
@@ -279,7 +279,7 @@ function started(context: StepContext, training: ProviderJob): Promise<number | 
   const estimatedFinishMs =
     training.estimatedFinish === undefined ? null : training.estimatedFinish * 1000;
   const trigger = { kind: "started", providerJob: training.id, estimatedFinishMs } as const;
-  return context.move(trigger, 0, [told("Fine-tuning job started")]);
+  return context.move(trigger, 0, [jobMessage("Fine-tuning job started")]);
 }
 
 function requestOf({ job }: StepContext): TrainingRequest {
@@ -311,7 +311,7 @@ export async function follow(context: StepContext): Promise<number | null> {
       return fail(context, code, inOurNames(context, seen, message), null, events);
     }
     case "cancelled":
-      return context.finish({ kind: "cancel" }, [...events, told("The job was cancelled")]);
+      return context.finish({ kind: "cancel" }, [...events, jobMessage("The job was cancelled")]);
     default: {
       const estimatedFinishMs =
         seen.estimatedFinish === undefined ? null : seen.estimatedFinish * 1000;

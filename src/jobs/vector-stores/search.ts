@@ -1,6 +1,6 @@
 import type { Database } from "../../../db/client.ts";
 import {
-  type ChunkPlace,
+  type ChunkPlace as ChunkPosition,
   type FoundChunk,
   findByWords,
   readFoundChunks,
@@ -45,7 +45,7 @@ const COMPARED_CHUNKS = 400;
 /** Chunks, best first. */
 interface Ranking {
   readonly weight: number;
-  readonly places: readonly ChunkPlace[];
+  readonly chunks: readonly ChunkPosition[];
 }
 
 /**
@@ -67,11 +67,11 @@ export async function searchVectorStores(
     const embedding = embedded?.embeddings[n];
     if (embedding === undefined || weights.text > 0) {
       const places = await findByWords(sql, scope, searchWords(query), RANKED_CHUNKS);
-      rankings.push({ places, weight: embedding === undefined ? 1 : weights.text });
+      rankings.push({ chunks: places, weight: embedding === undefined ? 1 : weights.text });
     }
     if (embedding !== undefined) {
       const places = await findNearest(sql, scope, embedded!.model, embedding);
-      rankings.push({ places, weight: weights.embedding });
+      rankings.push({ chunks: places, weight: weights.embedding });
     }
   }
   const best = fuseRankings(rankings)
@@ -92,7 +92,7 @@ async function findNearest(
   scope: SearchScope,
   model: string,
   embedding: ArrayLike<number>,
-): Promise<ChunkPlace[]> {
+): Promise<ChunkPosition[]> {
   const { signs } = quantised(embedding);
   const near = await findBySigns(sql, scope, model, signs, COMPARED_CHUNKS);
   return near
@@ -102,7 +102,7 @@ async function findNearest(
     .map(({ chunk: { file, position } }) => ({ file, position }));
 }
 
-function inOrder(a: ChunkPlace, b: ChunkPlace): number {
+function inOrder(a: ChunkPosition, b: ChunkPosition): number {
   return a.file === b.file ? a.position - b.position : a.file < b.file ? -1 : 1;
 }
 
@@ -113,10 +113,10 @@ const RANK_OFFSET = 60;
  * Fuses rankings by reciprocal rank fusion, best first. The score of a chunk that is first in every ranking
  * is 1.
  */
-export function fuseRankings(rankings: readonly Ranking[]): (ChunkPlace & { score: number })[] {
-  const fused = new Map<string, ChunkPlace & { score: number }>();
+export function fuseRankings(rankings: readonly Ranking[]): (ChunkPosition & { score: number })[] {
+  const fused = new Map<string, ChunkPosition & { score: number }>();
   const weights = rankings.reduce((sum, { weight }) => sum + weight, 0);
-  for (const { places, weight } of rankings) {
+  for (const { chunks: places, weight } of rankings) {
     const ofFirst = ((RANK_OFFSET + 1) * weight) / weights;
     for (const [at, place] of places.entries()) {
       const name = nameOf(place);
@@ -129,6 +129,6 @@ export function fuseRankings(rankings: readonly Ranking[]): (ChunkPlace & { scor
     .sort((a, b) => b.score - a.score || inOrder(a, b));
 }
 
-function nameOf({ file, position }: ChunkPlace): string {
+function nameOf({ file, position }: ChunkPosition): string {
   return `${file}/${position}`;
 }

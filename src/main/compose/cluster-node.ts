@@ -23,7 +23,7 @@ import type { Coordination } from "../../platform/cluster/interface.ts";
 import { ClusterMembership, InstanceLease } from "../../platform/cluster/membership.ts";
 import { BUCKET_MS, WINDOW_MS } from "../../platform/cluster/sliding-window.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
-import { tellKeys } from "../../platform/master-key/master-key.ts";
+import { recordKnownKeys } from "../../platform/master-key/master-key.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { cleanWebhooks } from "../../webhooks/outbox.ts";
 import type { ActorWorld } from "./actor-world.ts";
@@ -236,7 +236,7 @@ export async function openCoordination(
     telemetry.counter(
       "gateway_rate_admissions_apart_total",
       "Decisions on rate limits that were made without Redis.",
-      () => redis.admittedApart,
+      () => redis.admittedWithoutRedis,
     );
   }
   return coordination;
@@ -277,7 +277,7 @@ export async function enterCluster(
   if (limitsCalls(config)) await coordination.slots.begin();
   await node.enter();
   await restoreRateWindows(coordination, background, clock);
-  await tellKeys(background, instance, keyring);
+  await recordKnownKeys(background, instance, keyring);
 }
 
 /** Parts whose state another instance, or an operator's command, can change in the database. */

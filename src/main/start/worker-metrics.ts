@@ -143,7 +143,7 @@ export class WorkerMetrics {
     }));
     if (this.#retired !== undefined) reports.push(this.#retired);
     const answered = round.asked.size - round.missing.size - round.lost;
-    const gathered = { reports, asked: round.asked.size, answered };
+    const gathered = { reports, requested: round.asked.size, answered };
     for (const asker of round.askers) tell(asker, { kind: "metrics-gathered", gathered });
   }
 }

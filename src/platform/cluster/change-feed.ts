@@ -51,7 +51,7 @@ export class ChangeFeed {
     return recentChanges(this.#dependencies.sql);
   }
 
-  tell(changes: readonly Change[]): void {
+  report(changes: readonly Change[]): void {
     for (const change of changes) {
       if (this.#seen.has(change.id)) continue;
       this.#seen.add(change.id);

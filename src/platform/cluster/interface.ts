@@ -9,7 +9,7 @@ export interface RateDecision {
   readonly isAdmitted: boolean;
   readonly limit: number;
   /** The amount that was taken from the window; 0 if rejected. */
-  readonly taken: number;
+  readonly admittedAmount: number;
   /** The rest of the limit in the window that ends now. */
   readonly remaining: number;
   /** Milliseconds since the epoch at which the oldest admission leaves the window. */
@@ -42,7 +42,7 @@ export const ONE_ADMISSION: RateAmount = { full: 1, reduced: 1, least: 1 };
  * Returns the amount that is taken if `left` is left of the limit. Returns 0 if the request is
  * rejected.
  */
-export function takenOf({ full, reduced, least }: RateAmount, left: number): number {
+export function amountToTake({ full, reduced, least }: RateAmount, left: number): number {
   if (full <= left) return full;
   return least <= left ? Math.min(reduced, left) : 0;
 }
@@ -51,7 +51,7 @@ export function takenOf({ full, reduced, least }: RateAmount, left: number): num
  * Returns the `recount` of an admission. It calls `change` with the difference to the previous
  * amount.
  */
-export function recounting(
+export function createRecount(
   taken: number,
   change: (by: number) => void,
 ): NonNullable<RateDecision["recount"]> {
@@ -102,7 +102,7 @@ export interface ParallelLimit {
    */
   readonly reservesHalf?: boolean | undefined;
   /** Slots that the call leaves free for calls of other organizations. Defaults to 0. */
-  readonly spares?: number | undefined;
+  readonly reservedForOthers?: number | undefined;
 }
 
 /**
@@ -112,7 +112,7 @@ export interface ParallelLimit {
 export function reservedSlots({
   max,
   reservesHalf,
-  spares = 0,
+  reservedForOthers: spares = 0,
 }: Omit<ParallelLimit, "id">): number {
   return Math.max(reservesHalf === true ? Math.floor(max / 2) : 0, spares);
 }
@@ -151,5 +151,5 @@ export interface Coordination {
 export interface RedisState {
   readonly isUp: boolean;
   /** The number of admissions that were decided without Redis since the start. */
-  readonly admittedApart: number;
+  readonly admittedWithoutRedis: number;
 }

@@ -167,7 +167,7 @@ export class ClusterMembership {
       if (!this.lease.isCurrent) await this.#dependencies.onLateHeartbeat();
       this.lease.renew(beganMs);
       if (beganMs - this.#freshAtMs > MAX_NEWS_AGE_MS * 5) this.#dependencies.onGap();
-      changeFeed.tell(changes);
+      changeFeed.report(changes);
       this.#freshAtMs = beganMs;
       const waiting = [...this.#waiting];
       this.#waiting.clear();

@@ -6,8 +6,8 @@ import {
   ONE_ADMISSION,
   type RateDecision,
   type RateWindows,
-  recounting,
-  takenOf,
+  createRecount,
+  amountToTake,
   tokenWindow,
 } from "./interface.ts";
 import { BUCKET_MS, bucketsOf, SlidingWindow, WINDOW_MS } from "./sliding-window.ts";
@@ -49,13 +49,13 @@ export class MemoryRateWindows implements RateWindows {
   take(key: string, limit: number, amount = ONE_ADMISSION): RateDecision {
     const bucket = this.#tick();
     const window = this.#open(key, bucket);
-    const admittedAmount = takenOf(amount, limit - window.total);
+    const admittedAmount = amountToTake(amount, limit - window.total);
     const isAdmitted = admittedAmount > 0;
     const nowMs = this.#lastMs;
     if (isAdmitted) window.add(nowMs, admittedAmount);
     return {
       isAdmitted,
-      taken: admittedAmount,
+      admittedAmount: admittedAmount,
       limit,
       remaining: Math.max(0, limit - window.total),
       resetMs: (window.leavesMs(1) ?? nowMs) - this.#setBackMs,
@@ -65,7 +65,7 @@ export class MemoryRateWindows implements RateWindows {
       recount:
         !isAdmitted || amount === ONE_ADMISSION
           ? undefined
-          : recounting(admittedAmount, (by) => window.change(bucket, by)),
+          : createRecount(admittedAmount, (by) => window.change(bucket, by)),
     };
   }
 

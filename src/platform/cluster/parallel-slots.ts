@@ -7,7 +7,7 @@ export class MemorySlots implements ParallelSlots {
 
   take(limits: readonly ParallelLimit[]): boolean {
     for (const limit of limits) {
-      if (this.taken(limit.id) >= limit.max - reservedSlots(limit)) return false;
+      if (this.used(limit.id) >= limit.max - reservedSlots(limit)) return false;
     }
     this.add(limits);
     return true;
@@ -15,7 +15,7 @@ export class MemorySlots implements ParallelSlots {
 
   release(limits: readonly ParallelLimit[]): void {
     for (const { id } of limits) {
-      const left = this.taken(id) - 1;
+      const left = this.used(id) - 1;
       if (left > 0) this.#used.set(id, left);
       else this.#used.delete(id);
     }
@@ -29,17 +29,17 @@ export class MemorySlots implements ParallelSlots {
   async begin(): Promise<void> {}
 
   /** Returns the number of calls of this process within a limit. */
-  taken(limitId: string): number {
+  used(limitId: string): number {
     return this.#used.get(limitId) ?? 0;
   }
 
   /** The ids of the limits within which calls of this process run. */
-  get takenIds(): readonly string[] {
+  get usedIds(): readonly string[] {
     return [...this.#used.keys()];
   }
 
   /** Counts a call that was admitted elsewhere, whatever the limits. */
   add(limits: readonly ParallelLimit[]): void {
-    for (const { id } of limits) this.#used.set(id, this.taken(id) + 1);
+    for (const { id } of limits) this.#used.set(id, this.used(id) + 1);
   }
 }

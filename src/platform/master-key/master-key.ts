@@ -14,7 +14,7 @@ import {
   releaseMasterKeyChange,
 } from "../../../db/queries/master-key.ts";
 import {
-  type Place,
+  type SealedValueCursor,
   type Reseal,
   readSealedValues,
   resealBatch,
@@ -166,7 +166,7 @@ function wrongKey({ source, remedy }: MasterKeys): MasterKeyError {
  * know can become the sealing key. Throws MasterKeyError if that happened since the keyring was
  * opened.
  */
-export async function tellKeys(
+export async function recordKnownKeys(
   sql: Database,
   instance: InstanceIdentity,
   keyring: Keyring,
@@ -181,7 +181,7 @@ export async function tellKeys(
 /** The source of a rotation's keys. Called while no other rotation is running. */
 export interface RotatingKeys {
   /** Returns the known keys. The current sealing key must be among them. */
-  known(): MasterKeys;
+  knownKeys(): MasterKeys;
   /** Returns the new sealing key. Creates it if there is none yet. */
   target(): Uint8Array;
   /** Called when no key other than this one is needed. */
@@ -226,7 +226,7 @@ const NOTHING_RESEALED: Resealed = { values: 0, unreadable: 0 };
 export async function rotateMasterKey(sql: Database, options: RotationOptions): Promise<Rotation> {
   await claim(sql);
   try {
-    const { keyring } = await openKeyring(sql, options.keys.known());
+    const { keyring } = await openKeyring(sql, options.keys.knownKeys());
     const target = options.keys.target();
     const rotation = await rotateTo(sql, keyring, target, options);
     // The session may have been lost in the meantime, and the claim with it.
@@ -325,8 +325,8 @@ async function resealAll(
 ): Promise<Resealed> {
   const count = { values: 0, unreadable: 0 };
   for (const table of SEALED_TABLES) {
-    for (let cursor: Place | undefined = startOf(table); cursor !== undefined; ) {
-      const after: Place = cursor;
+    for (let cursor: SealedValueCursor | undefined = startOf(table); cursor !== undefined; ) {
+      const after: SealedValueCursor = cursor;
       const batch = { values: 0, unreadable: 0 };
       const reseal = resealing(keyring, keyId, batch);
       cursor = await withRetries(table.table, interrupted, () => {

@@ -14,7 +14,7 @@ import {
 import {
   LongestLag,
   registerCommitMetrics,
-  registerOwnMetrics,
+  registerTelemetryMetrics,
   registerProcessMetrics,
 } from "./process-metrics.ts";
 import { errorFields, redactLine, redactText, shownModel } from "./redact.ts";
@@ -47,7 +47,7 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   let gather: (() => Promise<GatheredMetrics>) | undefined;
 
   registerProcessMetrics(registry);
-  registerOwnMetrics(registry, { lag, destination, clampedCharges: () => clampedCharges });
+  registerTelemetryMetrics(registry, { lag, destination, clampedCharges: () => clampedCharges });
   lag.start();
   const flush = () => destination.flushSync();
   process.on("exit", flush);
@@ -156,7 +156,7 @@ function requestLine(request: RequestRecord, time: string): string {
       request.firstTokenMs === undefined ? undefined : roundedMs(request.firstTokenMs),
     error_code: request.errorCode,
     cache: request.cache,
-    ...(isLoggedVerbosely(request.asked) && verboseFields(request)),
+    ...(isLoggedVerbosely(request.request) && verboseFields(request)),
     msg: "request",
   });
   return `${line}\n`;
@@ -168,7 +168,7 @@ const MAX_VERBOSE_CHARACTERS = 512;
  * Returns the additional fields in the line of a request with `debug`. They show how the request
  * was served, and contain no prompt and no member of `debug`.
  */
-function verboseFields({ asked, queuedMs, routing, guardrailHits }: RequestRecord): object {
+function verboseFields({ request: asked, queuedMs, routing, guardrailHits }: RequestRecord): object {
   const { user, session_id: session, metadata } = asked ?? {};
   return {
     user: shownText(user),

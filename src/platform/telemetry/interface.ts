@@ -29,7 +29,7 @@ export interface RequestRecord {
    * The fields of a model request. The log has some of them if the request has `debug`, and never a
    * prompt.
    */
-  readonly asked?: LoggedFields | undefined;
+  readonly request?: LoggedFields | undefined;
   readonly queuedMs?: number | undefined;
   readonly routing?: RecordedRouting | undefined;
   readonly guardrailHits?: readonly GuardrailHit[] | undefined;
@@ -64,7 +64,7 @@ export function requestRecord(
     costNano: log.costNano,
     firstTokenMs: log.firstTokenMs,
     errorCode: log.errorCode,
-    asked: log.request,
+    request: log.request,
     queuedMs: log.queuedMs,
     routing: log.routing,
     guardrailHits: log.guardrailHits,

@@ -122,7 +122,7 @@ export interface ProcessReport {
 export interface GatheredMetrics {
   readonly reports: readonly ProcessReport[];
   /** The number of processes that were asked. */
-  readonly asked: number;
+  readonly requested: number;
   readonly answered: number;
 }
 
@@ -145,7 +145,7 @@ const WORKER_LABEL = "worker";
  * gauges the label `worker`. The last known counts of a process that is slow or was replaced are included,
  * because a counter must not fall.
  */
-export function mergeMetrics({ reports, asked, answered }: GatheredMetrics): MetricReport[] {
+export function mergeMetrics({ reports, requested: asked, answered }: GatheredMetrics): MetricReport[] {
   const merged = new Map<string, { first: MetricReport; sums: Map<string, Sample> }>();
   for (const { worker, metrics, isCurrent } of reports) {
     for (const metric of metrics) {
@@ -169,7 +169,7 @@ export function mergeMetrics({ reports, asked, answered }: GatheredMetrics): Met
 /** Merges the counters and histograms of processes that have ended into one report. */
 export function mergeRetired(reports: readonly ProcessReport[]): ProcessReport {
   const counted = reports.map((report) => ({ ...report, isCurrent: false }));
-  const metrics = mergeMetrics({ reports: counted, asked: 0, answered: 0 });
+  const metrics = mergeMetrics({ reports: counted, requested: 0, answered: 0 });
   return {
     worker: "retired",
     metrics: metrics.filter(({ type }) => type !== "gauge"),

@@ -173,7 +173,7 @@ export class RecordedTrace implements RequestTrace {
   }
 
   #attributesOf(request: RequestRecord): SpanAttributes {
-    const { asked, model, provider, costNano, firstTokenMs } = request;
+    const { request: asked, model, provider, costNano, firstTokenMs } = request;
     const { session_id: session, trace } = asked ?? {};
     return {
       ...callersAttributes(trace),
@@ -223,7 +223,7 @@ function shownText(value: unknown): string | undefined {
  * Returns the prompt. Returns undefined if a guardrail has found something in the request, because
  * redacted text must not be stored.
  */
-function promptOf({ asked, guardrailHits }: RequestRecord): string | undefined {
+function promptOf({ request: asked, guardrailHits }: RequestRecord): string | undefined {
   const prompt = asked?.messages ?? asked?.input;
   if (prompt === undefined || guardrailHits !== undefined) return undefined;
   return JSON.stringify(prompt).slice(0, MAX_PROMPT_CHARACTERS);

@@ -106,5 +106,5 @@ test("a place that is granted to a call that was aborted meanwhile is given to t
   mayAnswer.resolve();
   expect(await aborted).toBeUndefined();
   expect(await next).toBe(0);
-  expect(parallel.taken("one")).toBe(1);
+  expect(parallel.used("one")).toBe(1);
 });

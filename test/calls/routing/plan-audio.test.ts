@@ -27,7 +27,7 @@ function planOf(...places: readonly (readonly [type: string, name: string])[]): 
 }
 
 const speech = (parts: Partial<RequestedSpeech>, requiresAll = false) => ({
-  parts: { format: "mp3" as const, characters: 20, fields: [], ...asked },
+  parts: { format: "mp3" as const, characters: 20, fields: [], ...parts },
   requiresAll,
 });
 
@@ -37,7 +37,7 @@ const transcript = (parts: Partial<RequestedTranscript>, requiresAll = false) =>
     needs: { words: false, segments: false, speakers: false },
     logprobs: false,
     fields: [],
-    ...asked,
+    ...parts,
   },
   params: { translation: "model", words: "timestamp_granularities" },
   requiresAll,

@@ -37,7 +37,7 @@ import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bou
 import { customToolsOf, takesCustomTools, withCustomCalls } from "./custom-tools.ts";
 import { type DebugEcho, EchoedBody, wantsEcho } from "./debug-echo.ts";
 import { type DocumentTexts, longBodyWithTexts, prepareDocuments } from "./file-parser.ts";
-import { keptChat } from "./kept-answer.ts";
+import { chatCacheFormat } from "./kept-answer.ts";
 import { readLongChat } from "./long-chat.ts";
 import { asksMiddleOut, planTransformed, promptLimit, shareByProvider } from "./middle-out.ts";
 import { checkChat, filledChat } from "./preset.ts";
@@ -129,7 +129,7 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
   readonly alsoServes = IMAGE_OUTPUT;
   readonly title = "Chat completion";
   readonly capability = "chat";
-  readonly cacheFormat = keptChat;
+  readonly cacheFormat = chatCacheFormat;
   readonly stream: StreamForm<AcceptedChat>;
   readonly #clock: Clock;
   readonly #services: ChatServices;

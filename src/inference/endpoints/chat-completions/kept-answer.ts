@@ -10,7 +10,7 @@ import { type ChatRequest, OFFLOADED_BODY } from "./request.ts";
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Longer answers are not cached, because parsing one for a later hit would block the event loop. */
-export const MAX_KEPT_JSON_BYTES = 262_144;
+export const MAX_CACHED_JSON_BYTES = 262_144;
 /** Finish reasons of answers that can be cached. A filtered answer could be different the next time. */
 const CACHEABLE_FINISH_REASONS: ReadonlySet<unknown> = new Set(["stop", "length", "tool_calls"]);
 
@@ -31,7 +31,7 @@ const MEMBERS_PER_ANSWER = ["id", "created", "model", "usage"] as const;
  * Chat completions in the response cache. Each is stored as the JSON of a complete answer, without the
  * members that differ in each answer.
  */
-export const keptChat: CacheFormat<AcceptedChat> = {
+export const chatCacheFormat: CacheFormat<AcceptedChat> = {
   identity({ fields, echoes }) {
     // A stored completion has its own id at the provider, and an echo shows the request of its own call.
     if (fields.store === true || echoes) return undefined;
@@ -39,7 +39,7 @@ export const keptChat: CacheFormat<AcceptedChat> = {
   },
 
   ofWhole(body) {
-    const completion = keptJson(body);
+    const completion = parseCacheableJson(body);
     return completion && cacheableJson(completion);
   },
 
@@ -86,8 +86,8 @@ export function decidingFields(fields: Fields, undeciding: ReadonlySet<string>):
 }
 
 /** Returns the parsed answer, or undefined if the answer is too long or is not an object. */
-export function keptJson(body: string | Uint8Array): Fields | undefined {
-  if (body.length > MAX_KEPT_JSON_BYTES) return undefined;
+export function parseCacheableJson(body: string | Uint8Array): Fields | undefined {
+  if (body.length > MAX_CACHED_JSON_BYTES) return undefined;
   const value = jsonValue(typeof body === "string" ? body : new TextDecoder().decode(body));
   return isFields(value) ? value : undefined;
 }
@@ -138,7 +138,7 @@ interface GatheredChoice {
 
 /** Joins the chunks of a stream to a completion. */
 class ChunkGatherer implements AnswerGatherer {
-  readonly #splitter = new EventSplitter(MAX_KEPT_JSON_BYTES);
+  readonly #splitter = new EventSplitter(MAX_CACHED_JSON_BYTES);
   readonly #choices = new Map<number, GatheredChoice>();
   readonly #rest: Record<string, unknown> = {};
   #bytes = 0;
@@ -206,7 +206,7 @@ class ChunkGatherer implements AnswerGatherer {
 
   #add(target: Record<string, unknown>, name: string, value: unknown): void {
     this.#bytes += JSON.stringify(value).length;
-    if (this.#bytes > MAX_KEPT_JSON_BYTES) throw new RangeError("an answer is too long");
+    if (this.#bytes > MAX_CACHED_JSON_BYTES) throw new RangeError("an answer is too long");
     const before = target[name];
     if (name === "role") target.role = value;
     else if (name === "tool_calls") target.tool_calls = joinedCalls(before, value);

@@ -10,7 +10,7 @@ import { checkChat, filledChat } from "./preset.ts";
 import { type BodyShape, isGatewayField, shapedBody } from "./provider-body.ts";
 import { CHAT_ROUTE, type ChatRequest, conversationHead } from "./request.ts";
 import { assertSupported, assertWellFormed } from "./request-checks.ts";
-import { askedParts } from "./request-fields.ts";
+import { requestedParts } from "./request-fields.ts";
 import { lastQuestion } from "./web-plugin.ts";
 
 /** Reads and renders long bodies of chat completions in a work thread. */
@@ -39,7 +39,7 @@ export function longChatFacts(request: ChatRequest, hash: string): LongChatFacts
   return {
     request: routingView(request),
     size: promptSize(request),
-    parts: askedParts(request),
+    parts: requestedParts(request),
     head: conversationHead(request),
     hash,
     ...(isSearched(request) && { question: lastQuestion(request) }),

@@ -29,7 +29,7 @@ export function planFields(
 ): RoutePlan {
   const fields = fieldsOf(request);
   const strayOptions = strayStreamOptions(request);
-  const parts = askedParts(request);
+  const parts = requestedParts(request);
   const cacheLifetime = longCacheLifetime(request);
   const isPlain =
     fields.length + strayOptions.length === 0 && parts === NO_PARTS && cacheLifetime === undefined;
@@ -188,7 +188,7 @@ function hasPriceOfLongCache({ provider, terms }: Candidate): boolean {
   );
 }
 
-export function askedParts(request: ChatRequest): RequestedParts {
+export function requestedParts(request: ChatRequest): RequestedParts {
   const recorded = request[OFFLOADED_BODY]?.parts;
   if (recorded !== undefined) return Object.keys(recorded).length === 0 ? NO_PARTS : recorded;
   const parts: { -readonly [Kind in keyof RequestedParts]: RequestedParts[Kind] } = {};

@@ -16,7 +16,7 @@ export function callForImages(
 ): Promise<GeneratedImages | ImageStream> {
   const leftOut = plan.unsupported?.get(candidate)?.leftOut ?? [];
   const supported = Object.fromEntries(
-    Object.entries(request.asked).filter(([name]) => !leftOut.includes(name)),
+    Object.entries(request.requested).filter(([name]) => !leftOut.includes(name)),
   );
   const further = Object.entries(supported).filter(([name]) => !CALL_FIELDS.has(name));
   const stream = streamsImages(request, candidate);

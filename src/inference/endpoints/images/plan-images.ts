@@ -89,7 +89,7 @@ function filtered(plan: RoutePlan, matches: (candidate: Candidate) => boolean): 
   return { ...plan, models: candidates.length === 0 ? plan.models : models, candidates };
 }
 
-function requestedImages({ task, images, mask, asked }: AcceptedImages): RequestedImages {
+function requestedImages({ task, images, mask, requested: asked }: AcceptedImages): RequestedImages {
   return { task, inputs: images.length, hasMask: mask !== undefined, fields: asked };
 }
 

@@ -5,7 +5,7 @@ import { IMAGE_SYNONYMS } from "../../../providers/image-fields.ts";
 import type { ImageCall, MediaFile } from "../../../providers/media.ts";
 import { type AcceptedRequest, assertRecordable, type CommonFields } from "../../call/endpoint.ts";
 import { MEDIA_PATH } from "../../media-links/media-links.ts";
-import { OWN_FIELDS } from "./schema.ts";
+import { GATEWAY_FIELDS } from "./schema.ts";
 
 /** A request for images that has passed its schema. */
 export interface ImagesFields extends CommonFields {
@@ -30,7 +30,7 @@ export interface AcceptedImages extends AcceptedRequest {
   readonly images: readonly MediaFile[];
   readonly mask: MediaFile | undefined;
   /** Fields that a model might not support, including unknown ones. None is null. */
-  readonly asked: Readonly<Record<string, unknown>>;
+  readonly requested: Readonly<Record<string, unknown>>;
   /** The beginning of the links. Undefined if the images are returned as base64. */
   readonly linkBase: string | undefined;
 }
@@ -69,7 +69,7 @@ function accept(
     count: fields.n ?? 1,
     images: files.image ?? [],
     mask: files.mask?.[0],
-    asked: requestedFields(fields),
+    requested: requestedFields(fields),
     linkBase: isLinked(fields) ? publicUrl(`${MEDIA_PATH}/`, { headers }, publicBase) : undefined,
   };
 }
@@ -105,7 +105,7 @@ function isLinked({ response_format: format, stream }: ImagesFields): boolean {
 function requestedFields(fields: ImagesFields): Record<string, unknown> {
   return Object.fromEntries(
     Object.entries(fields).filter(
-      ([name, value]) => value !== null && value !== undefined && !OWN_FIELDS.has(name),
+      ([name, value]) => value !== null && value !== undefined && !GATEWAY_FIELDS.has(name),
     ),
   );
 }

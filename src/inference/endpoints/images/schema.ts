@@ -87,7 +87,7 @@ export const editFields = Type.Object({
 export const variationFields = Type.Object(common);
 
 /** Fields that only the gateway uses, or that a provider receives in another form. */
-export const OWN_FIELDS: ReadonlySet<string> = new Set([
+export const GATEWAY_FIELDS: ReadonlySet<string> = new Set([
   "model",
   "models",
   "prompt",

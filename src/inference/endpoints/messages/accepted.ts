@@ -5,7 +5,7 @@ import type { AcceptedRequest } from "../../call/endpoint.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { LongMessages } from "./long-messages.ts";
-import { type AskedOfCandidates, passesBeta } from "./plan-messages.ts";
+import { type CandidateNeeds, passesBeta } from "./plan-messages.ts";
 import type { MessagesBody } from "./request.ts";
 import { assertMessages } from "./request-checks.ts";
 import { factsOf, type MessagesSource, shapedMessages } from "./request-facts.ts";
@@ -20,7 +20,7 @@ export class AcceptedMessages implements AcceptedRequest {
   readonly fields: ChatRequest;
   readonly bodyHash: string | undefined;
   readonly maxTokens: number;
-  readonly asked: AskedOfCandidates;
+  readonly needs: CandidateNeeds;
   readonly source: MessagesSource;
   /** The client's `anthropic-version` header. */
   readonly version: string | undefined;
@@ -32,7 +32,7 @@ export class AcceptedMessages implements AcceptedRequest {
     this.maxTokens = source.chat.max_tokens ?? 0;
     const { chat, untranslated, unpriced, platformsLack } = source;
     const { size, passedSize, hasCacheControl } = source;
-    this.asked = {
+    this.needs = {
       ...{ chat, untranslated, unpriced, platformsLack, size, passedSize, hasCacheControl },
       maxTokens: this.maxTokens,
       betas: betasOf(headers),
@@ -43,7 +43,7 @@ export class AcceptedMessages implements AcceptedRequest {
 
   /** Returns the beta names that the candidate's provider accepts. */
   betasFor(candidate: Candidate): string[] {
-    return this.asked.betas.filter((beta) => passesBeta(beta, candidate));
+    return this.needs.betas.filter((beta) => passesBeta(beta, candidate));
   }
 }
 

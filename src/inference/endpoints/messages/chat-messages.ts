@@ -1,6 +1,6 @@
 import { isFields } from "../../../lib/json.ts";
 import type { ChatMessage, ContentPart } from "../chat-completions/request.ts";
-import { keptReasoning } from "./reasoning-mark.ts";
+import { parseReasoning } from "./reasoning-mark.ts";
 import type { Block, Message, MessagesBody } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -92,7 +92,7 @@ class Translation {
       breakpoint = { ...breakpoint, ...this.#cacheControl(block) };
       if (block.type === "tool_use") calls.push(callOf(block));
       else if (block.type === "thinking" || block.type === "redacted_thinking") {
-        const { text = "", detail } = keptReasoning(block, index);
+        const { text = "", detail } = parseReasoning(block, index);
         reasoning += text;
         if (detail !== undefined) details.push(detail);
       } else textBlocks.push(block);

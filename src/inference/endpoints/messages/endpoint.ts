@@ -34,7 +34,7 @@ import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { type AcceptedMessages, type AdmittedMessages, acceptMessages } from "./accepted.ts";
-import { keptMessages } from "./kept-answer.ts";
+import { messagesCacheFormat } from "./kept-answer.ts";
 import { longMessage, longTypedMessage } from "./long-answers.ts";
 import { readLongMessages } from "./long-messages.ts";
 import { frame, MessageRenderer, messageId, PING } from "./message-renderer.ts";
@@ -62,7 +62,7 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
   readonly categories = ["chat", "code"] as const;
   readonly title = "Message";
   readonly capability = "chat";
-  readonly cacheFormat = keptMessages;
+  readonly cacheFormat = messagesCacheFormat;
   readonly stream: StreamForm<AcceptedMessages>;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
@@ -85,11 +85,11 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
   }
 
   plan(request: AcceptedMessages, plan: RoutePlan): RoutePlan {
-    return planMessages(request.asked, plan);
+    return planMessages(request.needs, plan);
   }
 
   bound(request: AcceptedMessages, terms: ModelTerms, candidate?: Candidate): CostBound {
-    const { fields, asked, maxTokens } = request;
+    const { fields, needs: asked, maxTokens } = request;
     const isPassed = candidate !== undefined && passes(candidate, asked);
     const bound = costBound(fields, isPassed ? asked.passedSize : asked.size, terms);
     const units = isPassed ? maxTokens : Math.min(maxTokens, terms.maxOutputTokens);
@@ -110,7 +110,7 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
       hidesReasoning: false,
       nowSeconds: secondsNow(this.#clock),
     };
-    if (passes(candidate, admitted.request.asked)) {
+    if (passes(candidate, admitted.request.needs)) {
       const answer = await passOn(call, candidate, admitted);
       if (answer.kind === "completion") return answer.read(options);
       throw unexpectedStream();
@@ -144,7 +144,7 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
     request: AcceptedMessages,
     terms: ModelTerms,
   ) {
-    return usage ?? countedUsage(request.asked.size, terms, estimatedTokens);
+    return usage ?? countedUsage(request.needs.size, terms, estimatedTokens);
   }
 
   answer({ body }: ClientCompletion, _request: AcceptedMessages, facts: AnswerFacts) {
@@ -187,13 +187,13 @@ class MessageStreamForm implements StreamForm<AcceptedMessages> {
       hidesReasoning: false,
       nowSeconds: secondsNow(this.#clock),
     };
-    if (passes(candidate, admitted.request.asked)) {
+    if (passes(candidate, admitted.request.needs)) {
       const answer = await passOn(call, candidate, admitted);
       if (answer.kind !== "message-stream") throw notStreamed();
       return { reader: answer.reader(), answer: answer.rewriter(options, output) };
     }
     const answer = await chat(call, candidate, admitted);
-    const estimatedInput = countedUsage(admitted.request.asked.size, candidate.terms, 0);
+    const estimatedInput = countedUsage(admitted.request.needs.size, candidate.terms, 0);
     const renderer = new MessageRenderer({ ...options, estimatedInput }, output);
     if (answer.kind !== "events" && answer.kind !== "stream") throw notStreamed();
     const reader =
@@ -202,7 +202,7 @@ class MessageStreamForm implements StreamForm<AcceptedMessages> {
   }
 
   usage({ usage, outputTokens }: StreamedAnswer, request: AcceptedMessages, terms: ModelTerms) {
-    return usage ?? countedUsage(request.asked.size, terms, outputTokens);
+    return usage ?? countedUsage(request.needs.size, terms, outputTokens);
   }
 
   ending(answer: StreamedAnswer, _request: AcceptedMessages, facts: AnswerFacts): string {
@@ -241,7 +241,7 @@ export function passedCall(
       wire: "messages",
       maxTokens,
       keepsLongCache: pricesLongCache(candidate),
-      platform: platformOf(candidate, request.asked.betas),
+      platform: platformOf(candidate, request.needs.betas),
     }),
     version: request.version,
     betas: request.betasFor(candidate),
@@ -256,7 +256,7 @@ function chat(
 ): Promise<ChatAnswer> {
   call.body = admitted.request.source.shapedAs({
     wire: "chat",
-    keepsCacheControl: admitted.request.asked.hasCacheControl && keepsCacheControl(candidate),
+    keepsCacheControl: admitted.request.needs.hasCacheControl && keepsCacheControl(candidate),
     body: {
       model: candidate.upstreamModel,
       outputTokens: Math.min(limitAt(admitted, candidate), candidate.terms.maxOutputTokens),

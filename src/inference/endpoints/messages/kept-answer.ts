@@ -3,9 +3,9 @@ import { isFields, jsonValue } from "../../../lib/json.ts";
 import type { AnswerGatherer, CacheFormat, HitFacts } from "../../call/endpoint.ts";
 import {
   decidingFields,
-  keptJson,
+  parseCacheableJson,
   longIdentity,
-  MAX_KEPT_JSON_BYTES,
+  MAX_CACHED_JSON_BYTES,
 } from "../chat-completions/kept-answer.ts";
 import type { AcceptedMessages } from "./accepted.ts";
 import { messageId } from "./message-renderer.ts";
@@ -33,14 +33,14 @@ const FORM_FIELDS: ReadonlySet<string> = new Set([
 ]);
 
 /** Messages in the response cache. Each is stored as the JSON of a complete message. */
-export const keptMessages: CacheFormat<AcceptedMessages> = {
-  identity({ fields, source, asked, version }) {
+export const messagesCacheFormat: CacheFormat<AcceptedMessages> = {
+  identity({ fields, source, needs: asked, version }) {
     const fieldsOf = longIdentity(fields) ?? decidingFields(source.body!, FORM_FIELDS);
     return { fields: fieldsOf, betas: asked.betas, version };
   },
 
   ofWhole(body) {
-    const message = keptJson(body);
+    const message = parseCacheableJson(body);
     return message && cacheableJson(message);
   },
 
@@ -71,7 +71,7 @@ interface Message extends Fields {
 function cacheableJson(message: Fields): string | undefined {
   const isWhole = CACHEABLE_STOP_REASONS.has(message.stop_reason) && Array.isArray(message.content);
   const json = isWhole ? JSON.stringify(message) : "";
-  return isWhole && json.length <= MAX_KEPT_JSON_BYTES ? json : undefined;
+  return isWhole && json.length <= MAX_CACHED_JSON_BYTES ? json : undefined;
 }
 
 /** Returns a cached message with the id of the current request. */
@@ -121,7 +121,7 @@ type Block = Record<string, unknown>;
 
 /** Joins the events of a stream to a message. */
 class MessageGatherer implements AnswerGatherer {
-  readonly #splitter = new EventSplitter(MAX_KEPT_JSON_BYTES);
+  readonly #splitter = new EventSplitter(MAX_CACHED_JSON_BYTES);
   #message: Record<string, unknown> | undefined;
   readonly #content: Block[] = [];
   /** The JSON of tool inputs by block. */
@@ -165,7 +165,7 @@ class MessageGatherer implements AnswerGatherer {
   #count(data: string): void {
     this.#bytes += data.length;
     // Events in small pieces consist mostly of overhead, so the limit is a multiple.
-    if (this.#bytes > MAX_KEPT_JSON_BYTES * 16) throw new RangeError("a message is too long");
+    if (this.#bytes > MAX_CACHED_JSON_BYTES * 16) throw new RangeError("a message is too long");
   }
 
   #addDelta(index: number, delta: Fields): void {

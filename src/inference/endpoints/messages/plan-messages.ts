@@ -2,12 +2,12 @@ import { GatewayError } from "../../../lib/errors.ts";
 import type { FieldModel } from "../../../providers/chat-fields.ts";
 import type { MessagesProvider } from "../../../providers/messages-provider.ts";
 import type { Candidate, RoutePlan, UnsupportedFields } from "../../call/routing/plan-route.ts";
-import { askedParts, planFields } from "../chat-completions/request-fields.ts";
+import { requestedParts, planFields } from "../chat-completions/request-fields.ts";
 import { CONTEXT_EDITS, CONTEXT_EDITS_BETA } from "./platform-request.ts";
 import type { MessagesFacts } from "./request-facts.ts";
 
 /** The features that a request needs from its candidates. */
-export interface AskedOfCandidates extends MessagesFacts {
+export interface CandidateNeeds extends MessagesFacts {
   readonly maxTokens: number;
   readonly betas: readonly string[];
   /** True if guardrails check the answer, which requires a translated answer instead of Anthropic's own format. */
@@ -38,7 +38,7 @@ const NAMES: Readonly<Record<string, string>> = {
  * parts are left out. The plan lists the parts left out. Throws 400 unsupported_parameter if no candidate is
  * left.
  */
-export function planMessages(request: AskedOfCandidates, plan: RoutePlan): RoutePlan {
+export function planMessages(request: CandidateNeeds, plan: RoutePlan): RoutePlan {
   if (plan.candidates.length === 0) return plan;
   const passable = plan.candidates.filter(
     (candidate) => passes(candidate, request) && canFetch(request, candidate),
@@ -69,16 +69,16 @@ export function messagesOf(candidate: Candidate): MessagesProvider | undefined {
  */
 export function passes(
   candidate: Candidate,
-  { isTranslated }: Pick<AskedOfCandidates, "isTranslated">,
+  { isTranslated }: Pick<CandidateNeeds, "isTranslated">,
 ): boolean {
   return !isTranslated && messagesOf(candidate) !== undefined;
 }
 
 /** Returns true if the request has no web addresses, or the platform can download them. */
-function canFetch({ chat }: AskedOfCandidates, candidate: Candidate): boolean {
+function canFetch({ chat }: CandidateNeeds, candidate: Candidate): boolean {
   const { fields } = candidate.provider;
   if (fields?.rejectsWebUrls?.(fieldModelOf(candidate)) !== true) return true;
-  return askedParts(chat).web_address === undefined;
+  return requestedParts(chat).web_address === undefined;
 }
 
 function fieldModelOf({ upstreamModel, model }: Candidate): FieldModel {
@@ -91,7 +91,7 @@ interface Part {
   readonly skipped: NonNullable<RoutePlan["skipped"]>;
 }
 
-function planPassed(request: AskedOfCandidates, passable: readonly Candidate[]): Part {
+function planPassed(request: CandidateNeeds, passable: readonly Candidate[]): Part {
   const needsLongCache = request.passedSize.longCacheLifetime !== undefined;
   const unsupported = new Map<Candidate, UnsupportedFields>();
   for (const candidate of passable) {
@@ -106,7 +106,7 @@ function planPassed(request: AskedOfCandidates, passable: readonly Candidate[]):
 }
 
 function unsupportedByPlatform(
-  request: AskedOfCandidates,
+  request: CandidateNeeds,
   candidate: Candidate,
 ): readonly string[] {
   const platform = platformOf(candidate, request.betas);
@@ -135,7 +135,7 @@ export function pricesLongCache({ terms, provider }: Candidate): boolean {
   );
 }
 
-function planTranslated(request: AskedOfCandidates, plan: RoutePlan, passed: Part): Part {
+function planTranslated(request: CandidateNeeds, plan: RoutePlan, passed: Part): Part {
   const candidates = plan.candidates.filter((candidate) => !passed.candidates.has(candidate));
   const nothing: Part = { candidates: new Set(), lacked: new Map(), skipped: [] };
   if (candidates.length === 0) return nothing;
@@ -165,7 +165,7 @@ function planTranslated(request: AskedOfCandidates, plan: RoutePlan, passed: Par
 }
 
 /** Returns the names of parts that a translated request leaves out, besides fields of the chat call. */
-function unsupportedBeside(request: AskedOfCandidates, candidate: Candidate): string[] {
+function unsupportedBeside(request: CandidateNeeds, candidate: Candidate): string[] {
   const { untranslated, unpriced, betas, maxTokens, hasCacheControl } = request;
   const listed = [...unpriced, ...untranslated, ...betas.map(nameOfBeta)];
   if (hasCacheControl && !keepsCacheControl(candidate)) listed.push("cache_control");

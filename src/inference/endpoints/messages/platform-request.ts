@@ -35,7 +35,7 @@ const TOOL_MEMBERS: ReadonlySet<string> = new Set([
 const DEFAULTS: Readonly<Record<string, unknown>> = { inference_geo: "global", speed: "standard" };
 
 /** Returns the names of parts that only Anthropic itself accepts, including CONTEXT_EDITS. */
-export function platformsLack(body: MessagesBody): string[] {
+export function unsupportedByPlatforms(body: MessagesBody): string[] {
   const names = new Set<string>();
   for (const field in body) {
     const value = body[field];

@@ -44,14 +44,14 @@ export function isMarked(block: Block): boolean {
   return type === "redacted_thinking" && typeof data === "string" && data.startsWith(MARK);
 }
 
-export interface KeptReasoning {
+export interface ReturnedReasoning {
   /** The text of plain reasoning without a detail. */
   readonly text?: string;
   readonly detail?: Fields;
 }
 
 /** Returns the reasoning in a block of an earlier answer. `index` is the position of the block in that answer. */
-export function keptReasoning(block: Block, index: number): KeptReasoning {
+export function parseReasoning(block: Block, index: number): ReturnedReasoning {
   const text = typeof block.thinking === "string" ? block.thinking : "";
   const signature = block.type === "thinking" ? block.signature : block.data;
   if (typeof signature !== "string" || !signature.startsWith(MARK)) {

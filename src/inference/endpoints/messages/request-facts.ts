@@ -6,7 +6,7 @@ import { cacheControlsOf, withDefaultLifetime, withPlainCache } from "./cache-co
 import { chatRequestOf } from "./chat-request.ts";
 import { passedMedia } from "./passed-media.ts";
 import { passedFields, unpricedFields } from "./passed-request.ts";
-import { platformFields, platformsLack } from "./platform-request.ts";
+import { platformFields, unsupportedByPlatforms } from "./platform-request.ts";
 import { isCustom, type MessagesBody, type Tool, WITHOUT_COUNTERPART } from "./request.ts";
 
 /** The facts of a request that decisions need. They are small for a request of any length. */
@@ -37,7 +37,7 @@ export function factsOf(body: MessagesBody): MessagesFacts {
     chat,
     untranslated: untranslated.slice(0, MAX_LISTED),
     unpriced: [...(body[WITHOUT_COUNTERPART] ?? []), ...unpricedFields(body)].slice(0, MAX_LISTED),
-    platformsLack: platformsLack(body).slice(0, MAX_LISTED),
+    platformsLack: unsupportedByPlatforms(body).slice(0, MAX_LISTED),
     size,
     passedSize: {
       ...size,

@@ -10,7 +10,7 @@ import type { ShortTurn } from "./prepared-turn.ts";
 import type { ResponsesBody } from "./request.ts";
 import { factsOf, type HostedFacts, type ResponsesFacts } from "./request-facts.ts";
 import type { ResponseRenderer } from "./response-renderer.ts";
-import type { ChainPlace } from "./response-store.ts";
+import type { ChainPosition } from "./response-store.ts";
 import { itemsJson, storedInput } from "./stored-items.ts";
 
 /** The progress of a background response. */
@@ -39,7 +39,7 @@ export class AcceptedResponse implements AcceptedRequest {
   readonly bodyHash: string | undefined;
   readonly facts: ResponsesFacts;
   /** The position in the conversation. Undefined if the request continues no stored response. */
-  readonly place: ChainPlace | undefined;
+  readonly position: ChainPosition | undefined;
   /** Time of acceptance in Unix seconds. */
   readonly createdAt: number;
   /** Set if the response runs in the background. */
@@ -59,10 +59,10 @@ export class AcceptedResponse implements AcceptedRequest {
     this.#prepared = prepared;
     this.facts = hosted === undefined ? facts : { ...facts, runsHere: true };
     this.hosted = hosted;
-    this.size = hosted === undefined ? facts.size : bothSizes(facts.size, hosted.known.size);
+    this.size = hosted === undefined ? facts.size : bothSizes(facts.size, hosted.initial.size);
     this.fields = facts.chat;
     this.bodyHash = prepared instanceof LongResponses ? prepared.bodyHash : undefined;
-    this.place = prepared.place;
+    this.position = prepared.place;
     this.createdAt = createdAt;
     this.background = facts.isBackground ? newProgress(facts.isStreamed) : undefined;
   }

@@ -132,7 +132,7 @@ function toolFields(
     else if (!isRunHere(tool) && tool.type !== NAMESPACE) untranslated.add(`tools.${tool.type}`);
   }
   for (const { tool } of namespaces.functions.values()) offered.push(tool);
-  if (namespaces.lacksSome) untranslated.add(`tools.${NAMESPACE}`);
+  if (namespaces.hasUnsupportedTools) untranslated.add(`tools.${NAMESPACE}`);
   if (offered.length === 0 && tools?.some(isRunHere) !== true) return {};
   return {
     ...(offered.length > 0 && { tools: offered.map(functionOf) }),

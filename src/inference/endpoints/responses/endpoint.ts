@@ -29,7 +29,7 @@ import { type BackgroundStart, type LoadedBody, type Prepare, paidRoute } from "
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
 import { HostedTools } from "./hosted-tools.ts";
 import { ResponseStoreWriter } from "./keep-response.ts";
-import { KeptResponses } from "./kept-answer.ts";
+import { ResponsesCacheFormat } from "./kept-answer.ts";
 import { LongResponses, readLongResponses } from "./long-responses.ts";
 import { planResponses } from "./plan-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
@@ -47,7 +47,7 @@ export interface ResponsesServices {
   readonly clock: Clock;
   /** Reads long answers. */
   readonly thread: AnswerThread;
-  readonly keeping: ResponseStoreWriter;
+  readonly storeWriter: ResponseStoreWriter;
   readonly hosted: HostedServices;
 }
 
@@ -57,19 +57,19 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   readonly categories = ["chat", "code"] as const;
   readonly title: string = "Response";
   readonly capability = "chat";
-  readonly cacheFormat: KeptResponses;
+  readonly cacheFormat: ResponsesCacheFormat;
   readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
   readonly #keeping: ResponseStoreWriter;
   readonly #hosted: HostedServices;
 
-  constructor({ clock, thread, keeping, hosted }: ResponsesServices) {
+  constructor({ clock, thread, storeWriter: keeping, hosted }: ResponsesServices) {
     this.#clock = clock;
     this.#thread = thread;
     this.#keeping = keeping;
     this.#hosted = hosted;
-    this.cacheFormat = new KeptResponses(keeping);
+    this.cacheFormat = new ResponsesCacheFormat(keeping);
     const streamed = new ResponseStreamForm(clock, keeping);
     this.stream = ({ background }) =>
       background === undefined ? streamed : new ResponseStreamForm(clock, keeping, background);
@@ -93,7 +93,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   plan({ facts, hosted }: AcceptedResponse, plan: RoutePlan): RoutePlan {
     if (hosted === undefined) return this.#planOfProviders(facts, plan);
     const priced = pricedForTools(plan, this.#hosted.prices);
-    return planResponses(facts, priced, hosted.known.definitions);
+    return planResponses(facts, priced, hosted.initial.definitions);
   }
 
   /**
@@ -229,7 +229,7 @@ export function responsesRoute(
 ): RouteDefinition {
   const { clock } = dependencies.calls;
   const keeping = new ResponseStoreWriter(store);
-  const endpoint = new ResponsesEndpoint({ clock, thread, keeping, hosted });
+  const endpoint = new ResponsesEndpoint({ clock, thread, storeWriter: keeping, hosted });
   const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/responses",

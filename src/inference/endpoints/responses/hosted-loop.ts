@@ -76,7 +76,7 @@ export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise
 async function firstOf(
   parts: LoopCall,
   opened: OpenHosted,
-  { known }: HostedTools,
+  { initial: known }: HostedTools,
 ): Promise<LoopBeginning> {
   if (opened !== known) await coverOpened(parts, opened);
   const added = { messages: opened.messages, tools: opened.definitions };

@@ -23,7 +23,7 @@ export interface OpenHosted {
 export class HostedTools {
   readonly maxRuns: number;
   /** The tools that the request alone determines, without those of servers. */
-  readonly known: OpenHosted;
+  readonly initial: OpenHosted;
   readonly #entries: readonly RequestTools[];
   readonly #offered: readonly string[];
   readonly #items: NonNullable<ToolOpening["items"]>;
@@ -41,7 +41,7 @@ export class HostedTools {
     this.#entries = tools.map(([at, tool]) =>
       registry.create(tool, { param: `tools.${at}`, include: includes }),
     );
-    this.known = this.#with([], [], []);
+    this.initial = this.#with([], [], []);
   }
 
   /**
@@ -79,7 +79,7 @@ export class HostedTools {
     const items = opened.flatMap((more) => more?.items ?? []);
     const messages = opened.flatMap((more) => more?.messages ?? []);
     const isKnown = tools.length + items.length + messages.length === 0;
-    return isKnown ? this.known : this.#with(tools, items, messages);
+    return isKnown ? this.initial : this.#with(tools, items, messages);
   }
 
   #with(

@@ -3,7 +3,7 @@ import {
   CustomCallWriter,
   FunctionCallWriter,
   HostedToolWriter,
-  type ItemPlace,
+  type ItemTarget,
   type ItemStatus,
   MessageWriter,
   type SendEvent,
@@ -13,7 +13,7 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** Sends the events of a complete output item, as a stream would. */
 export function itemEvents(item: Fields, index: number, send: SendEvent): void {
-  const target: ItemPlace = { id: String(item.id), index, send };
+  const target: ItemTarget = { id: String(item.id), index, send };
   const write = WRITERS[String(item.type)];
   if (write !== undefined) write(target, item, statusOf(item));
   else if (item.type === "reasoning") sendReasoning(target, item);
@@ -21,7 +21,7 @@ export function itemEvents(item: Fields, index: number, send: SendEvent): void {
 }
 
 const WRITERS: Readonly<
-  Record<string, (target: ItemPlace, item: Fields, status: ItemStatus) => void>
+  Record<string, (target: ItemTarget, item: Fields, status: ItemStatus) => void>
 > = {
   message(target, { content }, status) {
     const writer = new MessageWriter(target);
@@ -47,7 +47,7 @@ const WRITERS: Readonly<
   },
 };
 
-function sendTool(target: ItemPlace, { id: _, status, ...item }: Fields): void {
+function sendTool(target: ItemTarget, { id: _, status, ...item }: Fields): void {
   const run = { ...item, type: String(item.type) };
   const writer = new HostedToolWriter(target, run);
   writer.note("in_progress", run);
@@ -55,7 +55,7 @@ function sendTool(target: ItemPlace, { id: _, status, ...item }: Fields): void {
   writer.end("completed");
 }
 
-function sendReasoning({ id, index, send }: ItemPlace, item: Fields): void {
+function sendReasoning({ id, index, send }: ItemTarget, item: Fields): void {
   const { summary, content, encrypted_content: _, ...rest } = item;
   const members = `"item_id":${JSON.stringify(id)},"output_index":${index}`;
   const sendItem = (what: string, shown: Fields) =>

@@ -17,7 +17,7 @@ export function referredId(item: Item): string | undefined {
  * reference.
  */
 export function turnItems(turn: ResponsesTurn): readonly Item[] {
-  return [...earlierItems(turn), ...ownItems(turn)].map(withSummary);
+  return [...earlierItems(turn), ...resolvedInput(turn)].map(withSummary);
 }
 
 function earlierItems({ earlier, removed = [] }: ResponsesTurn): readonly Item[] {
@@ -30,7 +30,7 @@ function earlierItems({ earlier, removed = [] }: ResponsesTurn): readonly Item[]
  * Returns the input of a turn with references replaced by their items. Items that the conversation already
  * contains are left out, so that many references to one long item add it once.
  */
-export function ownItems(turn: ResponsesTurn): readonly Item[] {
+export function resolvedInput(turn: ResponsesTurn): readonly Item[] {
   const { body, referable } = turn;
   const input = inputItems(body);
   if (!input.some((item) => referredId(item) !== undefined)) return input;
@@ -65,7 +65,7 @@ function notFound(at: number, id: string): GatewayError {
 export function assertCalled(turn: ResponsesTurn): void {
   const called = new Set<unknown>();
   for (const item of earlierItems(turn)) addCall(called, item);
-  for (const [at, item] of ownItems(turn).entries()) {
+  for (const [at, item] of resolvedInput(turn).entries()) {
     addCall(called, item);
     if (!OUTPUTS.has(typeOfItem(item)) || called.has(item.call_id)) continue;
     const param = `input.${at}.call_id`;

@@ -23,16 +23,16 @@ export interface ItemWriter {
 }
 
 /** The position of an item in the output, and the receiver of its events. */
-export interface ItemPlace {
+export interface ItemTarget {
   readonly id: string;
   readonly index: number;
   readonly send: SendEvent;
 }
 
-const itemMembers = ({ id, index }: ItemPlace): string =>
+const itemMembers = ({ id, index }: ItemTarget): string =>
   `"item_id":"${id}","output_index":${index}`;
 
-function sendItem({ index, send }: ItemPlace, type: "added" | "done", json: string): void {
+function sendItem({ index, send }: ItemTarget, type: "added" | "done", json: string): void {
   send(`response.output_item.${type}`, `"output_index":${index},"item":${json}`);
 }
 
@@ -46,12 +46,12 @@ interface MessagePart {
 
 /** Writes a message of the assistant. Only the last part can grow. */
 export class MessageWriter implements ItemWriter {
-  readonly #position: ItemPlace;
+  readonly #position: ItemTarget;
   readonly #phase: string;
   readonly #parts: MessagePart[] = [];
 
   /** @param phase the model's statement of whether this is the answer or an interim message, if it makes one */
-  constructor(position: ItemPlace, phase?: string) {
+  constructor(position: ItemTarget, phase?: string) {
     this.#position = position;
     this.#phase = phase === undefined ? "" : `,"phase":${JSON.stringify(phase)}`;
     sendItem(position, "added", this.json("in_progress"));
@@ -124,7 +124,7 @@ function partJson({ type, texts, annotations, logprobs }: MessagePart): string {
  * clients display. Otherwise it is the content of the item.
  */
 export class ReasoningWriter implements ItemWriter {
-  readonly #position: ItemPlace;
+  readonly #position: ItemTarget;
   readonly #isSummary: boolean;
   readonly #details: ReasoningDetail[] = [];
   /** Pieces of each part. Only the last part can grow. */
@@ -132,7 +132,7 @@ export class ReasoningWriter implements ItemWriter {
   /** The provider's number of the last part. */
   #part = 0;
 
-  constructor(position: ItemPlace, isSummary: boolean) {
+  constructor(position: ItemTarget, isSummary: boolean) {
     this.#position = position;
     this.#isSummary = isSummary;
     sendItem(position, "added", this.json());
@@ -198,10 +198,10 @@ export class ReasoningWriter implements ItemWriter {
 
 /** Writes an item of the provider, which is unchanged except for its id. */
 export class ForeignItemWriter implements ItemWriter {
-  readonly #position: ItemPlace;
+  readonly #position: ItemTarget;
   #fields: Readonly<Record<string, unknown>>;
 
-  constructor(position: ItemPlace, fields: Readonly<Record<string, unknown>>) {
+  constructor(position: ItemTarget, fields: Readonly<Record<string, unknown>>) {
     this.#position = position;
     this.#fields = fields;
     sendItem(position, "added", this.#json(fields));
@@ -244,11 +244,11 @@ interface Call {
 
 /** Writes a call of a function, whose arguments are JSON. */
 export class FunctionCallWriter implements ItemWriter {
-  readonly #position: ItemPlace;
+  readonly #position: ItemTarget;
   readonly #call: Call;
   readonly #pieces: string[] = [];
 
-  constructor(position: ItemPlace, call: Call) {
+  constructor(position: ItemTarget, call: Call) {
     this.#position = position;
     this.#call = call;
     sendItem(position, "added", this.json("in_progress"));
@@ -284,11 +284,11 @@ export class FunctionCallWriter implements ItemWriter {
  * complete only at the end.
  */
 export class CustomCallWriter implements ItemWriter {
-  readonly #position: ItemPlace;
+  readonly #position: ItemTarget;
   readonly #call: Call;
   readonly #pieces: string[] = [];
 
-  constructor(position: ItemPlace, call: Call) {
+  constructor(position: ItemTarget, call: Call) {
     this.#position = position;
     this.#call = call;
     sendItem(position, "added", this.#json("", "in_progress"));
@@ -327,11 +327,11 @@ const WITHOUT_STATES: ReadonlySet<string> = new Set(["mcp_approval_request"]);
 
 /** Writes a run of a tool that the gateway runs. */
 export class HostedToolWriter implements ItemWriter {
-  readonly #position: ItemPlace;
+  readonly #position: ItemTarget;
   #item: Fields & { readonly type: string };
   #state: string | undefined;
 
-  constructor(position: ItemPlace, item: Fields & { readonly type: string }) {
+  constructor(position: ItemTarget, item: Fields & { readonly type: string }) {
     this.#position = position;
     this.#item = item;
     sendItem(position, "added", this.json("in_progress"));
@@ -377,7 +377,7 @@ export class HostedToolWriter implements ItemWriter {
   }
 }
 
-function callHead({ id }: ItemPlace, type: string, { callId, name, namespace }: Call): string {
+function callHead({ id }: ItemTarget, type: string, { callId, name, namespace }: Call): string {
   const namespaceMember =
     namespace === undefined ? "" : `,"namespace":${JSON.stringify(namespace)}`;
   return `"id":"${id}","type":"${type}","call_id":${JSON.stringify(callId)},"name":${JSON.stringify(name)}${namespaceMember}`;

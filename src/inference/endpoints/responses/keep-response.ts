@@ -48,7 +48,7 @@ export class ResponseStoreWriter {
     admitted: AdmittedResponse,
     { head, output }: ResponseContents,
   ): Promise<StatementEffect | undefined> {
-    const { facts, place } = admitted.request;
+    const { facts, position: place } = admitted.request;
     if (!facts.isStored) return undefined;
     const response = rowOf(admitted);
     const encoder = new TextEncoder();
@@ -75,7 +75,7 @@ export class ResponseStoreWriter {
     const chainBytes = (place?.chainBytes ?? 0) + inputBytes + outputBytes.length;
     return this.#store.keep({
       id: response.id,
-      ownBytes: inputBytes + outputBytes.length,
+      storedBytes: inputBytes + outputBytes.length,
       chainBytes,
       conversationId: place?.conversationId,
     });
@@ -88,7 +88,7 @@ export class ResponseStoreWriter {
   }
 }
 
-function rowOf({ requestId, hold, request: { place } }: AdmittedResponse): NewResponse {
+function rowOf({ requestId, hold, request: { position: place } }: AdmittedResponse): NewResponse {
   const id = responseId(nameOfResponse(requestId));
   return {
     id,

@@ -1,7 +1,7 @@
 import { EventSplitter, textOfLatin1 } from "../../../lib/event-splitter.ts";
 import { isFields } from "../../../lib/json.ts";
 import type { AnswerGatherer, CacheFormat, HitFacts } from "../../call/endpoint.ts";
-import { decidingFields, keptJson, longIdentity } from "../chat-completions/kept-answer.ts";
+import { decidingFields, parseCacheableJson, longIdentity } from "../chat-completions/kept-answer.ts";
 import type { AcceptedResponse, AdmittedResponse } from "./accepted.ts";
 import { itemEvents } from "./item-events.ts";
 import type { ResponseContents, ResponseStoreWriter } from "./keep-response.ts";
@@ -39,14 +39,14 @@ interface CachedParts extends Pick<ResponseParts, "status" | "reason"> {
 }
 
 /** Responses in the response cache. Each hit is a new response, which is stored if its request says so. */
-export class KeptResponses implements CacheFormat<AcceptedResponse> {
+export class ResponsesCacheFormat implements CacheFormat<AcceptedResponse> {
   readonly #storeWriter: ResponseStoreWriter;
 
   constructor(storeWriter: ResponseStoreWriter) {
     this.#storeWriter = storeWriter;
   }
 
-  identity({ fields, facts, body, background, place }: AcceptedResponse): Fields | undefined {
+  identity({ fields, facts, body, background, position: place }: AcceptedResponse): Fields | undefined {
     const acts = facts.hosted?.tools.some(([, { type }]) => ACTING_TOOLS.has(type)) === true;
     if (acts || background !== undefined) return undefined;
     // Each answer extends the conversation, so the same request is different the next time.
@@ -55,7 +55,7 @@ export class KeptResponses implements CacheFormat<AcceptedResponse> {
   }
 
   ofWhole(body: string | Uint8Array): string | undefined {
-    const response = keptJson(body);
+    const response = parseCacheableJson(body);
     return response && cacheableJson(response);
   }
 
@@ -165,7 +165,7 @@ class ResponseGatherer implements AnswerGatherer {
 
   end(): string | undefined {
     if (this.#isBroken || this.#last === undefined) return undefined;
-    const event = keptJson(textOfLatin1(this.#last));
+    const event = parseCacheableJson(textOfLatin1(this.#last));
     return event && isFields(event.response) ? cacheableJson(event.response) : undefined;
   }
 }

@@ -8,7 +8,7 @@ import type { LongBodies, LongBody } from "../long-bodies.ts";
 import { GUARDRAILS_APPLIED } from "../paid-route.ts";
 import type { StoredNeeds } from "./prepared-turn.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
-import type { ChainPlace, StoredItems } from "./response-store.ts";
+import type { ChainPosition, StoredItems } from "./response-store.ts";
 import { storedInputRender } from "./stored-items.ts";
 
 /** The facts that a work thread returns about a body that has passed all checks. */
@@ -42,13 +42,13 @@ interface TurnSource {
 
 /** A request whose body a work thread holds. */
 export class LongResponses {
-  readonly place: ChainPlace | undefined;
+  readonly place: ChainPosition | undefined;
   readonly #body: LongBody<LongResponsesFacts>;
 
   /** Set if the bytes are a turn, including the stored items that it continues, and not only the body. */
   readonly #turn: TurnSource | undefined;
 
-  constructor(body: LongBody<LongResponsesFacts>, turn?: TurnSource, place?: ChainPlace) {
+  constructor(body: LongBody<LongResponsesFacts>, turn?: TurnSource, place?: ChainPosition) {
     this.#body = body;
     this.#turn = turn;
     this.place = place;
@@ -87,7 +87,7 @@ export class LongResponses {
     return { ...facts, chat: chatRoutingView(facts.chat, this.#body) };
   }
 
-  at(place: ChainPlace | undefined): LongResponses {
+  at(place: ChainPosition | undefined): LongResponses {
     return new LongResponses(this.#body, this.#turn, place);
   }
 
@@ -121,7 +121,7 @@ export async function readLongResponses(
 export interface LongBodyParts {
   readonly earlier: StoredItems;
   readonly referable: StoredItems;
-  readonly place: ChainPlace | undefined;
+  readonly place: ChainPosition | undefined;
   /** Ids of items that were removed from the conversation. */
   readonly removed: readonly string[];
 }

@@ -28,7 +28,7 @@ export class NamespaceTools {
   /** Functions by name. */
   readonly functions: ReadonlyMap<string, FlatTool>;
   /** True if a namespace contains something other than functions and custom tools. */
-  readonly lacksSome: boolean;
+  readonly hasUnsupportedTools: boolean;
   /** Names of functions by namespace and tool. */
   readonly #names = new Map<string, string>();
 
@@ -56,7 +56,7 @@ export class NamespaceTools {
       }
     }
     this.functions = functions;
-    this.lacksSome = lacksSome;
+    this.hasUnsupportedTools = lacksSome;
   }
 
   /** Returns the function name of a call in the conversation, whose tool might no longer be offered. */

@@ -5,7 +5,7 @@ import {
   ForeignItemWriter,
   FunctionCallWriter,
   HostedToolWriter,
-  type ItemPlace,
+  type ItemTarget,
   type ItemStatus,
   type ItemWriter,
   MessageWriter,
@@ -229,7 +229,7 @@ export class OutputItems {
     this.#items.set(writer, writer.json(status));
   }
 
-  #positionOf(prefix: string): ItemPlace {
+  #positionOf(prefix: string): ItemTarget {
     const index = this.#items.size;
     return { id: outputItemId(prefix, this.#options.name, index), index, send: this.#send };
   }

@@ -2,7 +2,7 @@ import { GatewayError } from "../../../lib/errors.ts";
 import { type CandidateSupport, filterBySupport } from "../../call/routing/plan-by-lacks.ts";
 import type { Candidate, RoutePlan, UnsupportedFields } from "../../call/routing/plan-route.ts";
 import { planFields } from "../chat-completions/request-fields.ts";
-import { goesAsItems, providerToolLack } from "./provider-tools.ts";
+import { goesAsItems, unsupportedProviderTools } from "./provider-tools.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
 
 /** Features that coding agents request by default. They are left out if a model does not support them. */
@@ -69,7 +69,7 @@ function unsupportedItems(
   requiresAll: boolean,
 ): CandidateSupport {
   const { untranslated, ofProvider, chat } = facts;
-  const { leftOut, barrier } = providerToolLack(facts, candidate);
+  const { leftOut, barrier } = unsupportedProviderTools(facts, candidate);
   const asItems = goesAsItems(facts, candidate);
   const penalties = asItems ? PENALTIES.filter((name) => chat[name]) : [];
   const sent = asItems ? (ofProvider?.tools ?? []).map(({ type }) => `tools.${type}`) : [];

@@ -19,7 +19,7 @@ import {
   type ResponsesTurn,
 } from "./request.ts";
 import { assertResponses } from "./request-checks.ts";
-import type { ChainPlace, ResponseStore, StoredItems } from "./response-store.ts";
+import type { ChainPosition, ResponseStore, StoredItems } from "./response-store.ts";
 import { responseOfItem } from "./stored-items.ts";
 
 /** Maximum number of responses that are looked up for one request. */
@@ -54,9 +54,9 @@ export function needsOf(body: ResponsesBody): StoredNeeds | undefined {
 /** A request with its stored items, short enough for the event loop. */
 export class ShortTurn {
   readonly turn: ResponsesTurn;
-  readonly place: ChainPlace | undefined;
+  readonly place: ChainPosition | undefined;
 
-  constructor(turn: ResponsesTurn, place: ChainPlace | undefined) {
+  constructor(turn: ResponsesTurn, place: ChainPosition | undefined) {
     this.turn = turn;
     this.place = place;
   }
@@ -150,7 +150,7 @@ export class TurnPreparation {
     return { body: await this.#readLong(context, parts, bodyHash), admittedRateHeaders };
   }
 
-  #short(turn: ResponsesTurn, place: ChainPlace | undefined): ShortTurn {
+  #short(turn: ResponsesTurn, place: ChainPosition | undefined): ShortTurn {
     const { isCompacted } = this.#dependencies;
     return isCompacted ? new ShortTurn(compactionOf(turn), undefined) : new ShortTurn(turn, place);
   }

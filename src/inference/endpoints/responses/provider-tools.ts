@@ -5,7 +5,7 @@ import type { CandidateSupport } from "../../call/routing/plan-by-lacks.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
 import { costBound, type PromptSize } from "../chat-completions/cost-bound.ts";
 import { NAMESPACE } from "./namespace-tools.ts";
-import { isOfferedInPassing, isRunHere, type ResponsesBody, type Tool } from "./request.ts";
+import { isOfferedByDefault, isRunHere, type ResponsesBody, type Tool } from "./request.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
 
 /**
@@ -94,7 +94,7 @@ export function providerToolUse(
   const all = body.tools ?? [];
   const tools = all.flatMap((tool, at): RequestedTool[] => {
     if (!isSentToProvider(tool)) return [];
-    return [{ type: tool.type, param: `tools.${at}.type`, isHint: isOfferedInPassing(tool) }];
+    return [{ type: tool.type, param: `tools.${at}.type`, isHint: isOfferedByDefault(tool) }];
   });
   const hasGrammar = all.some(
     ({ type, format }) => type === "custom" && format?.type === "grammar",
@@ -123,7 +123,7 @@ export function goesAsItems(
 }
 
 /** Returns the provider tools that a candidate does not support. */
-export function providerToolLack(facts: ResponsesFacts, candidate: Candidate): CandidateSupport {
+export function unsupportedProviderTools(facts: ResponsesFacts, candidate: Candidate): CandidateSupport {
   const leftOut: string[] = [];
   let barrier: CandidateSupport["barrier"];
   const asItems = goesAsItems(facts, candidate);

@@ -134,14 +134,14 @@ const RUN_HERE: ReadonlyMap<string, string> = new Map([
 const REMOTE_TYPE = "mcp";
 
 /** Returns true for tools that coding agents offer with every call. A model without them works as well. */
-export function isOfferedInPassing(tool: Fields): boolean {
+export function isOfferedByDefault(tool: Fields): boolean {
   if (tool.type === "namespace") return true;
   return tool.type === "web_search" && tool.external_web_access !== undefined;
 }
 
 /** Returns true if the gateway runs the tool for the model. */
 export function isRunHere(tool: Tool): boolean {
-  return (RUN_HERE.has(tool.type) || tool.type === REMOTE_TYPE) && !isOfferedInPassing(tool);
+  return (RUN_HERE.has(tool.type) || tool.type === REMOTE_TYPE) && !isOfferedByDefault(tool);
 }
 
 /**

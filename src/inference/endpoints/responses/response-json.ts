@@ -3,7 +3,7 @@ import type { FinishReason } from "../../../providers/interface.ts";
 import { isProviderTool } from "./provider-tools.ts";
 import {
   conversationIdOf,
-  isOfferedInPassing,
+  isOfferedByDefault,
   isRunHere,
   type ResponsesBody,
   type TextFormat,
@@ -163,7 +163,7 @@ function echoedTool(tool: Tool): Fields[] {
     return [{ ...shared, parameters: parameters ?? null, strict: strict ?? null }];
   }
   if (type === "custom") return [{ ...shared, format: format ?? { type: "text" } }];
-  return isProviderTool(tool) && !isOfferedInPassing(tool) ? [withoutSecrets(tool)] : [];
+  return isProviderTool(tool) && !isOfferedByDefault(tool) ? [withoutSecrets(tool)] : [];
 }
 
 /** Returns a tool without the credentials that the gateway uses at a server. They are neither shown nor stored. */

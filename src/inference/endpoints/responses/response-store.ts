@@ -45,7 +45,7 @@ export interface StoredItems {
 }
 
 /** The position of a response in its conversation. */
-export interface ChainPlace {
+export interface ChainPosition {
   /** Null at the beginning of a conversation. */
   readonly previousId: string | null;
   readonly chainId: string;
@@ -57,7 +57,7 @@ export interface ChainPlace {
 
 interface ConversationItems {
   readonly items: StoredItems;
-  readonly place: ChainPlace;
+  readonly place: ChainPosition;
   /** Ids of items that were removed from the conversation. */
   readonly removedItems: readonly string[];
 }
@@ -154,7 +154,7 @@ export class ResponseStore {
   async conversation(
     organizationId: string,
     id: string,
-  ): Promise<{ readonly items: StoredItems; readonly place: ChainPlace }> {
+  ): Promise<{ readonly items: StoredItems; readonly place: ChainPosition }> {
     const response = await findResponse(this.#sql, organizationId, id);
     if (response === undefined) throw previousNotFound(id);
     const { chainId, chainBytes } = response;

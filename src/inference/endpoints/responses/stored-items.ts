@@ -1,6 +1,6 @@
 import { BodyRender, type RenderedBody } from "../../../providers/chat-body.ts";
 import { AnswerRead } from "../../../providers/thread-work.ts";
-import { ownItems } from "./item-references.ts";
+import { resolvedInput } from "./item-references.ts";
 import { type Item, type Part, type ResponsesTurn, typeOfItem } from "./request.ts";
 import { responseId } from "./response-json.ts";
 
@@ -29,7 +29,7 @@ export function responseOfItem(id: string): string | undefined {
  * Ids set by clients are kept.
  */
 export function storedInput(turn: ResponsesTurn, name: string): Item[] {
-  return ownItems(turn).map((item, at) => {
+  return resolvedInput(turn).map((item, at) => {
     const type = typeOfItem(item);
     const prefix = Object.hasOwn(PREFIXES, type) ? PREFIXES[type] : "item";
     const { id, type: _, ...rest } = item;

@@ -3,7 +3,7 @@ import { resolve } from "node:path";
 import { GatewayError } from "../../../lib/errors.ts";
 import { newId } from "../../../lib/ids.ts";
 import type {
-  RequestedPlace,
+  ToolContext,
   RequestedTool,
   RequestTools,
   ToolFactory,
@@ -60,7 +60,7 @@ export class CodeInterpreter implements ToolFactory {
     return this.#pool !== undefined;
   }
 
-  create(requested: RequestedTool, context: RequestedPlace): RequestTools {
+  create(requested: RequestedTool, context: ToolContext): RequestTools {
     const { settings, files, onError } = this.#dependencies;
     if (settings === undefined || this.#pool === undefined) {
       throw unsupported(

@@ -4,7 +4,7 @@ import { EgressRefused } from "../../../platform/egress/guard.ts";
 import type { AddedMessage } from "../added-messages.ts";
 import type {
   OpenedTools,
-  RequestedPlace,
+  ToolContext,
   RequestedTool,
   RequestTools,
   ToolFactory,
@@ -49,7 +49,7 @@ export class McpTools implements ToolFactory {
     this.isSet = services.connect !== undefined;
   }
 
-  create(requested: RequestedTool, context: RequestedPlace): RequestTools {
+  create(requested: RequestedTool, context: ToolContext): RequestTools {
     const { connect } = this.#services;
     if (connect === undefined) {
       const message = `${context.param}.type "mcp" is not supported: the gateway calls no servers (GATEWAY_MCP_SERVERS is not set).`;

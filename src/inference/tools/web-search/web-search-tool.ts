@@ -1,5 +1,5 @@
 import { isFields, jsonValue } from "../../../lib/json.ts";
-import type { RequestedPlace, RequestedTool, RequestTools, ToolFactory } from "../registry.ts";
+import type { ToolContext, RequestedTool, RequestTools, ToolFactory } from "../registry.ts";
 import type { GatewayTool, ToolOutcome, ToolRun } from "../tool.ts";
 import { SearchFailed, searchMissing } from "./search-backend.ts";
 import { type SearchOptions, searchOptionsOfTool, type UserLocation } from "./search-options.ts";
@@ -25,7 +25,7 @@ export class WebSearchTools implements ToolFactory {
     this.isSet = search !== undefined;
   }
 
-  create(requested: RequestedTool, { param, include }: RequestedPlace): RequestTools {
+  create(requested: RequestedTool, { param, include }: ToolContext): RequestTools {
     const options = searchOptionsOfTool(requested, param);
     if (this.#search === undefined) throw searchMissing(`${param}.type`);
     return { tools: [new WebSearchTool(this.#search, options, include.has(SOURCES))] };

@@ -49,7 +49,7 @@ function rotatingKeys({ environment }: CommandContext, settings: OperatorSetting
   if (configured.masterKey === undefined) {
     return {
       keys: {
-        known,
+        knownKeys: known,
         target: () => files.makeNext(),
         settle: (target) => files.promoteNext(target),
       },
@@ -61,7 +61,7 @@ function rotatingKeys({ environment }: CommandContext, settings: OperatorSetting
     throw refuse("GATEWAY_MASTER_KEY_PREVIOUS", undefined, accepted);
   }
   return {
-    keys: { known, target: () => known().main, settle: () => {} },
+    keys: { knownKeys: known, target: () => known().main, settle: () => {} },
     afterwards:
       "You can unset GATEWAY_MASTER_KEY_PREVIOUS after an hour, when its download links have expired. Earlier backups need that key.",
   };

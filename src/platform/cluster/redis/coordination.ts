@@ -55,7 +55,7 @@ export function createShared(options: CoordinationOptions, redisUrl: string): Co
       get isUp() {
         return rates.isJoined;
       },
-      get admittedApart() {
+      get admittedWithoutRedis() {
         return rates.admittedApart;
       },
     },
@@ -137,7 +137,7 @@ export class RedisWakes implements Wakes {
     if (words === undefined) return;
     const [instanceId, kind, ...ids] = words;
     if (instanceId === this.#options.instanceId) return;
-    for (const id of ids) this.#board.tell(kind!, id);
+    for (const id of ids) this.#board.notify(kind!, id);
   }
 }
 
@@ -204,7 +204,7 @@ export class WakeBoard {
   }
 
   /** Calls the listeners. A listener that throws does not keep the others from being called. */
-  tell(kind: string, id: string): void {
+  notify(kind: string, id: string): void {
     for (const listener of [...(this.#listeners.get(kind) ?? [])]) {
       try {
         listener(id);
@@ -218,7 +218,7 @@ export class WakeBoard {
     const wakes = [...this.#pending].map(([kind, ids]) => [kind, [...ids]] as const);
     this.#pending.clear();
     this.#pendingCount = 0;
-    for (const [kind, ids] of wakes) for (const id of ids) this.tell(kind, id);
+    for (const [kind, ids] of wakes) for (const id of ids) this.notify(kind, id);
     this.#publishAll(wakes);
   }
 }

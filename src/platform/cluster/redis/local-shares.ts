@@ -1,15 +1,15 @@
 import type { Clock } from "../../../lib/clock.ts";
-import { ONE_ADMISSION, type RateAmount, type RateDecision, recounting } from "../interface.ts";
+import { ONE_ADMISSION, type RateAmount, type RateDecision, createRecount } from "../interface.ts";
 import { MemoryRateWindows } from "../memory.ts";
 import { BUCKET_MS, type SlidingWindow } from "../sliding-window.ts";
-import type { PlaceOf } from "./rate-scripts.ts";
+import type { RedisBucketOf } from "./rate-scripts.ts";
 
 interface LocalSharesOptions {
   readonly clock: Clock;
   readonly windowMs: number;
   /** Returns the ids of the live instances, including this one. Does not need Redis. */
   liveInstances(): readonly string[];
-  readonly recountTold: RecountTold;
+  readonly recountReported: RecountReported;
 }
 
 /** Milliseconds after which all other instances know a new instance. */
@@ -21,16 +21,16 @@ const MEMBERSHIP_LAG_MS = 2_000;
  * a window has passed or it has reached Redis.
  */
 export class LocalShares {
-  readonly own: OwnAdmissions;
+  readonly admissions: InstanceAdmissions;
   readonly #options: LocalSharesOptions;
   readonly #live: LiveHistory;
   #ignorantUntilMs: number;
   #admitted = 0;
 
   constructor(options: LocalSharesOptions) {
-    const { clock, windowMs, recountTold } = options;
+    const { clock, windowMs, recountReported: recountTold } = options;
     this.#options = options;
-    this.own = new OwnAdmissions(clock, windowMs, recountTold);
+    this.admissions = new InstanceAdmissions(clock, windowMs, recountTold);
     this.#live = new LiveHistory(windowMs);
     this.#ignorantUntilMs = clock.nowMs() + windowMs + MEMBERSHIP_LAG_MS;
   }
@@ -44,7 +44,7 @@ export class LocalShares {
    * Ends the time without shares. Called when Redis has counted for all instances, so that only the
    * admissions of this instance have to be known.
    */
-  knowPast(): void {
+  endInitialWait(): void {
     this.#ignorantUntilMs = Number.NEGATIVE_INFINITY;
   }
 
@@ -60,7 +60,7 @@ export class LocalShares {
   remaining(key: string, limit: number): number {
     const live = this.countInstances();
     if (this.#options.clock.nowMs() < this.#ignorantUntilMs) return 0;
-    return this.own.remainingShare(key, Math.max(1, Math.floor(limit / live)));
+    return this.admissions.remainingShare(key, Math.max(1, Math.floor(limit / live)));
   }
 
   /** Takes an amount of the local share, or rejects. Throws 503 if more keys than fit were used within a window. */
@@ -70,10 +70,10 @@ export class LocalShares {
     if (nowMs < this.#ignorantUntilMs) {
       const resetMs = this.#ignorantUntilMs;
       const retryAfterMs = resetMs - nowMs;
-      const rejection = { isAdmitted: false, taken: 0, remaining: 0, recount: undefined };
+      const rejection = { isAdmitted: false, admittedAmount: 0, remaining: 0, recount: undefined };
       return { ...rejection, limit, resetMs, retryAfterMs };
     }
-    const decision = this.own.takeShare(key, Math.max(1, Math.floor(limit / live)), amount);
+    const decision = this.admissions.takeShare(key, Math.max(1, Math.floor(limit / live)), amount);
     if (decision.isAdmitted) this.#admitted++;
     return { ...decision, limit };
   }
@@ -103,20 +103,20 @@ export class LiveHistory {
 }
 
 /** Admissions of one key that are reported to Redis, by bucket. */
-export interface Untold {
+export interface UnreportedAdmissions {
   readonly key: string;
   readonly counts: ReadonlyMap<number, number>;
 }
 
 /** Changes the amount of an admission that Redis counts in this bucket. */
-type RecountTold = (key: string, bucket: number, by: number) => void;
+type RecountReported = (key: string, bucket: number, by: number) => void;
 
 /** The buckets in which Redis counts the reported admissions of a key. */
-interface Told {
+interface ReportedAdmissions {
   /** The bucket of the last report. */
   readonly bucket: number;
   /** The bucket of Redis by the bucket of this instance. */
-  readonly places: Map<number, number>;
+  readonly redisBuckets: Map<number, number>;
 }
 
 /** Keys that are kept beyond twice the number of windows, so that clean-ups are rare. */
@@ -127,28 +127,28 @@ const SPARE_KEYS = 1_000;
  * from here, and Redis gets a report of them after it lost its counters. Memory is bounded like
  * that of the windows.
  */
-export class OwnAdmissions {
+export class InstanceAdmissions {
   readonly #windows: MemoryRateWindows;
   readonly #buckets: number;
   /** Admissions that the counters in Redis do not include. */
   #unreported = new Map<string, Map<number, number>>();
   /** The reports within a window, oldest first. */
-  readonly #reported = new Map<string, Told>();
-  readonly #recountTold: RecountTold;
+  readonly #reported = new Map<string, ReportedAdmissions>();
+  readonly #recountTold: RecountReported;
   /**
    * Changes that wait until it is known whether a report has arrived. Undefined if no report is on
    * its way.
    */
-  #waiting: Parameters<RecountTold>[] | undefined;
+  #waiting: Parameters<RecountReported>[] | undefined;
 
-  constructor(clock: Clock, windowMs: number, recountTold: RecountTold, maxKeys?: number) {
+  constructor(clock: Clock, windowMs: number, recountTold: RecountReported, maxKeys?: number) {
     this.#recountTold = recountTold;
     this.#windows = new MemoryRateWindows(clock, maxKeys, windowMs);
     this.#buckets = windowMs / BUCKET_MS;
   }
 
   /** The number of keys with admissions that have not been reported to Redis. */
-  get untoldKeys(): number {
+  get unreportedKeys(): number {
     return this.#unreported.size;
   }
 
@@ -158,14 +158,14 @@ export class OwnAdmissions {
   }
 
   /** Records an admission that Redis counts. Returns its bucket here. */
-  noteTold(window: SlidingWindow, admittedAmount = 1): number {
+  recordReported(window: SlidingWindow, admittedAmount = 1): number {
     return this.#windows.note(window, admittedAmount);
   }
 
   /**
    * Records an admission that Redis counted in counters that it has lost since. Returns its bucket.
    */
-  noteUntold(key: string, window: SlidingWindow, admittedAmount: number): number {
+  recordUnreported(key: string, window: SlidingWindow, admittedAmount: number): number {
     const bucket = this.#windows.note(window, admittedAmount);
     this.#remember(key, bucket, admittedAmount);
     return bucket;
@@ -181,7 +181,7 @@ export class OwnAdmissions {
     const admitted = counts?.get(bucket);
     const unreportedBy = admitted === undefined ? 0 : Math.max(by, -admitted);
     if (unreportedBy !== 0) counts!.set(bucket, admitted! + unreportedBy);
-    const redisBucket = this.#reported.get(key)?.places.get(bucket);
+    const redisBucket = this.#reported.get(key)?.redisBuckets.get(bucket);
     if (redisBucket !== undefined && unreportedBy !== by)
       this.#recountTold(key, redisBucket, by - unreportedBy);
   }
@@ -195,12 +195,12 @@ export class OwnAdmissions {
   /** Takes an amount of `share`, or rejects, without Redis. Throws 503 like `reserve`. */
   takeShare(key: string, share: number, amount = ONE_ADMISSION): RateDecision {
     const decision = this.#windows.take(key, share, amount);
-    const { isAdmitted, taken: admittedAmount, recount } = decision;
+    const { isAdmitted, admittedAmount: admittedAmount, recount } = decision;
     if (!isAdmitted) return decision;
     const bucket = this.#windows.nowBucket;
     this.#remember(key, bucket, admittedAmount);
     if (recount === undefined) return decision;
-    const change = recounting(admittedAmount, (by) => this.change(key, bucket, by));
+    const change = createRecount(admittedAmount, (by) => this.change(key, bucket, by));
     return {
       ...decision,
       recount(amount) {
@@ -216,7 +216,7 @@ export class OwnAdmissions {
   }
 
   /** Marks everything as unreported, after Redis lost its counters. */
-  forgetTold(): void {
+  markAllUnreported(): void {
     this.#reported.clear();
     this.#unreported = new Map();
     for (const [key, window] of this.#windows.occupied()) {
@@ -228,9 +228,9 @@ export class OwnAdmissions {
    * Returns the next report and marks its admissions as reported. `confirmTold` or `untell` must
    * follow.
    */
-  tell(maxKeys: number, maxPieces: number): Untold[] {
+  takeReport(maxKeys: number, maxPieces: number): UnreportedAdmissions[] {
     this.#waiting ??= [];
-    const report: Untold[] = [];
+    const report: UnreportedAdmissions[] = [];
     let pieces = 0;
     for (const [key, counts] of this.#unreported) {
       this.#dropOld(counts);
@@ -248,10 +248,10 @@ export class OwnAdmissions {
   /**
    * Records that the report has arrived. `placeOf` returns the buckets in which Redis counts it.
    */
-  confirmTold(report: readonly Untold[], placeOf: PlaceOf): void {
+  confirmReport(report: readonly UnreportedAdmissions[], placeOf: RedisBucketOf): void {
     const bucket = this.#windows.nowBucket;
     for (const { key, counts } of report) {
-      const places = this.#reported.get(key)?.places ?? new Map<number, number>();
+      const places = this.#reported.get(key)?.redisBuckets ?? new Map<number, number>();
       // A bucket can be reported in parts. Reductions in the earliest bucket of Redis admit late
       // rather than too much.
       for (const localBucket of counts.keys()) {
@@ -261,7 +261,7 @@ export class OwnAdmissions {
         );
       }
       this.#reported.delete(key);
-      this.#reported.set(key, { bucket, places });
+      this.#reported.set(key, { bucket, redisBuckets: places });
     }
     for (const [key, reported] of this.#reported) {
       if (reported.bucket >= bucket - this.#buckets - 1) break;
@@ -274,7 +274,7 @@ export class OwnAdmissions {
    * Marks a report as unreported again, after it failed or may have failed. At worst it is counted
    * twice, which admits less.
    */
-  untell(report: readonly Untold[]): void {
+  cancelReport(report: readonly UnreportedAdmissions[]): void {
     for (const { key, counts } of report) {
       const counted = this.#unreported.get(key);
       if (counted === undefined) {

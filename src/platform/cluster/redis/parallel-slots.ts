@@ -164,7 +164,7 @@ export class RedisSlots implements ParallelSlots {
   }
 
   #usedLimits(): Map<string, ParallelLimit> {
-    return new Map(this.#local.takenIds.map((id) => [id, this.#limits.get(id)!]));
+    return new Map(this.#local.usedIds.map((id) => [id, this.#limits.get(id)!]));
   }
 
   #send(
@@ -183,7 +183,7 @@ export class RedisSlots implements ParallelSlots {
       instanceId,
       joins,
       live: liveInstances(),
-      limits: limits.map((limit) => ({ ...limit, taken: this.#local.taken(limit.id) })),
+      limits: limits.map((limit) => ({ ...limit, taken: this.#local.used(limit.id) })),
       asks: asks.map((ask) =>
         ask.limits.map((limit) => ({
           position: positions.get(limit.id)!,

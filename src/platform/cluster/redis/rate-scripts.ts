@@ -3,7 +3,7 @@ import type { Clock } from "../../../lib/clock.ts";
 import type { RateAmount } from "../interface.ts";
 import { BUCKET_MS, bucketsOf } from "../sliding-window.ts";
 import { ANSWER_TIMEOUT_MS, answerInTime, RedisTime } from "./connection.ts";
-import type { Untold } from "./local-shares.ts";
+import type { UnreportedAdmissions } from "./local-shares.ts";
 import {
   attendLua,
   CARRIED_OUT,
@@ -32,7 +32,7 @@ export const RESEND_MS = 10_000;
 const RECOUNT_LIFE_MS = 2 * RESEND_MS;
 const NUMBERS_OF_A_TAKE = 6;
 
-export interface Asked {
+export interface RateRequest {
   readonly key: string;
   readonly limit: number;
   readonly amount: RateAmount;
@@ -45,7 +45,7 @@ export type Recount = readonly [key: string, changes: ReadonlyMap<number, number
  * Returns the bucket, by Redis's clock, in which the admissions of a bucket of this instance were
  * counted.
  */
-export type PlaceOf = (bucket: number) => number;
+export type RedisBucketOf = (bucket: number) => number;
 
 /** Redis's decision about one take. */
 export interface Answer {
@@ -55,7 +55,7 @@ export interface Answer {
   readonly remaining: number;
   readonly resetInMs: number;
   readonly retryAfterMs: number;
-  readonly taken: number;
+  readonly admittedAmount: number;
   /** The bucket of the admission, by Redis's clock. */
   readonly bucket: number;
 }
@@ -143,7 +143,7 @@ export class RateScripts {
    */
   async take(
     generation: string,
-    requests: readonly Asked[],
+    requests: readonly RateRequest[],
     live: readonly string[],
     onLate: (answers: Answer[]) => void,
   ): Promise<Answer[]> {
@@ -208,11 +208,11 @@ export class RateScripts {
    */
   async merge(
     generation: string,
-    report: readonly Untold[],
+    report: readonly UnreportedAdmissions[],
     isAll: boolean,
     ageMs: (bucket: number) => number,
-    onLate: (placeOf: PlaceOf) => void,
-  ): Promise<PlaceOf> {
+    onLate: (redisBucketOf: RedisBucketOf) => void,
+  ): Promise<RedisBucketOf> {
     const words: (string | number)[] = [report.length + 2, this.#marker, this.#present(generation)];
     const prefix = this.#windowPrefix(generation);
     for (const { key } of report) words.push(prefix + key);
@@ -227,7 +227,7 @@ export class RateScripts {
       }
     }
     const redisBucketsAt =
-      ([, nowMs]: readonly number[]): PlaceOf =>
+      ([, nowMs]: readonly number[]): RedisBucketOf =>
       (bucket) =>
         Math.floor((nowMs! - agesMs.get(bucket)!) / BUCKET_MS);
     const sent = () => this.#scripts.gatewayMerge(...words);
@@ -284,7 +284,7 @@ function readAnswers(numbers: readonly number[]): Answer[] {
       remaining: numbers[at + 1]!,
       resetInMs: numbers[at + 2]!,
       retryAfterMs: numbers[at + 3]!,
-      taken: numbers[at + 4]!,
+      admittedAmount: numbers[at + 4]!,
       bucket: numbers[at + 5]!,
     });
   }

@@ -5,10 +5,10 @@ import {
   type RateAmount,
   type RateDecision,
   type RateWindows,
-  recounting,
+  createRecount,
 } from "../interface.ts";
 import type { SlidingWindow } from "../sliding-window.ts";
-import { LocalShares, type OwnAdmissions } from "./local-shares.ts";
+import { LocalShares, type InstanceAdmissions } from "./local-shares.ts";
 import {
   type Answer,
   CountersLost,
@@ -106,7 +106,7 @@ interface Sent {
 export class RedisRateWindows implements RateWindows {
   readonly #options: RedisRateWindowsOptions;
   readonly #shares: LocalShares;
-  readonly #admissions: OwnAdmissions;
+  readonly #admissions: InstanceAdmissions;
   #state: "apart" | "joining" | "joined" = "apart";
   #generation: string | undefined;
   /** A generation in which this instance noticed missing admissions. */
@@ -130,9 +130,9 @@ export class RedisRateWindows implements RateWindows {
     this.#options = options;
     this.#shares = new LocalShares({
       ...options,
-      recountTold: (key, bucket, by) => this.#recount(key, bucket, by),
+      recountReported: (key, bucket, by) => this.#recount(key, bucket, by),
     });
-    this.#admissions = this.#shares.own;
+    this.#admissions = this.#shares.admissions;
   }
 
   get isJoined(): boolean {
@@ -263,7 +263,7 @@ export class RedisRateWindows implements RateWindows {
   #reverse(take: WaitingTake, answer: Answer, generation: string): void {
     this.#noticeLoss(take, answer, generation);
     if (answer.isAdmitted && this.#generation === generation) {
-      this.#recount(take.key, answer.bucket, -answer.taken);
+      this.#recount(take.key, answer.bucket, -answer.admittedAmount);
     }
   }
 
@@ -279,16 +279,16 @@ export class RedisRateWindows implements RateWindows {
 
   #answer(take: WaitingTake, answer: Answer, generation: string): void {
     const { key, window } = take;
-    const { isAdmitted, taken: admittedAmount, bucket } = answer;
+    const { isAdmitted, admittedAmount: admittedAmount, bucket } = answer;
     this.#noticeLoss(take, answer, generation);
     let recount: RateDecision["recount"];
     if (isAdmitted) {
       const localBucket =
         this.#generation === generation
-          ? this.#admissions.noteTold(window, admittedAmount)
-          : this.#admissions.noteUntold(key, window, admittedAmount);
+          ? this.#admissions.recordReported(window, admittedAmount)
+          : this.#admissions.recordUnreported(key, window, admittedAmount);
       if (take.amount !== ONE_ADMISSION) {
-        recount = recounting(admittedAmount, (by) => {
+        recount = createRecount(admittedAmount, (by) => {
           window.change(localBucket, by);
           if (this.#generation === generation) this.#recount(key, bucket, by);
           else this.#admissions.change(key, localBucket, by);
@@ -297,7 +297,7 @@ export class RedisRateWindows implements RateWindows {
     }
     take.resolve({
       isAdmitted,
-      taken: admittedAmount,
+      admittedAmount: admittedAmount,
       recount,
       limit: take.limit,
       remaining: answer.remaining,
@@ -355,7 +355,7 @@ export class RedisRateWindows implements RateWindows {
 
   #joined(): void {
     this.#state = "joined";
-    this.#shares.knowPast();
+    this.#shares.endInitialWait();
     if (this.#lostAtMs !== undefined) {
       const lostForMs = this.#options.clock.nowMs() - this.#lostAtMs;
       this.#lostAtMs = undefined;
@@ -391,7 +391,7 @@ export class RedisRateWindows implements RateWindows {
       if (generation !== this.#generation) {
         if (this.#state !== "apart") this.#part(new GenerationChanged("its counters restarted"));
         this.#generation = generation;
-        this.#admissions.forgetTold();
+        this.#admissions.markAllUnreported();
         this.#recounts.clear();
         this.#uncertain = [];
       }
@@ -399,7 +399,7 @@ export class RedisRateWindows implements RateWindows {
       // Missing admissions were noticed during the attend. They have to be reported first.
       if (this.#lostGeneration === generation) this.#attendsSoon = true;
       else if (this.#state === "apart") await this.#join(generation);
-      else if (this.#admissions.untoldKeys > 0) await this.#reportNext(generation);
+      else if (this.#admissions.unreportedKeys > 0) await this.#reportNext(generation);
       if (this.#state === "joined") this.#sendUncertain();
     } catch (error) {
       this.#failed(error as Error);
@@ -408,10 +408,10 @@ export class RedisRateWindows implements RateWindows {
 
   /** Reports everything unreported to Redis, the last of it while takes wait. */
   async #join(generation: string): Promise<void> {
-    while (this.#admissions.untoldKeys > MAX_LAST_KEYS) await this.#reportNext(generation);
+    while (this.#admissions.unreportedKeys > MAX_LAST_KEYS) await this.#reportNext(generation);
     this.#state = "joining";
     do await this.#reportNext(generation, true);
-    while (this.#admissions.untoldKeys > 0);
+    while (this.#admissions.unreportedKeys > 0);
     // A take that failed in the meantime may have been decided without Redis. The next round
     // reports it.
     if (this.#state === "joining") this.#joined();
@@ -432,8 +432,8 @@ export class RedisRateWindows implements RateWindows {
    */
   async #reportNext(generation: string, takesPart = false): Promise<void> {
     const admissions = this.#admissions;
-    const report = admissions.tell(MAX_KEYS, MAX_PIECES);
-    const isAll = takesPart && admissions.untoldKeys === 0;
+    const report = admissions.takeReport(MAX_KEYS, MAX_PIECES);
+    const isAll = takesPart && admissions.unreportedKeys === 0;
     const ageMs = (bucket: number) => admissions.ageMs(bucket);
     try {
       const { scripts } = this.#options;
@@ -445,9 +445,9 @@ export class RedisRateWindows implements RateWindows {
           for (const [bucket, count] of counts) this.#recount(key, latePlaceOf(bucket), -count);
         }
       });
-      admissions.confirmTold(report, placeOf);
+      admissions.confirmReport(report, placeOf);
     } catch (error) {
-      admissions.untell(report);
+      admissions.cancelReport(report);
       throw error;
     }
   }
