@@ -197,7 +197,7 @@ const STEPS: readonly {
   {
     step: "retries and fallbacks",
     calls: /\bturn\("takeRetry"/,
-    from: ["src/inference/call/routing/call-candidates.ts"],
+    from: ["src/inference/call/routing/failover.ts"],
   },
   {
     step: "the price of usage",
@@ -263,7 +263,7 @@ const SHARED: Readonly<Record<string, string>> = {
   "src/jobs/fine-tuning/job-owner.ts": "test/shares/places.ts",
   "src/http/body-budget.ts": "test/shares/places.ts",
   "src/http/call-bounds.ts": "test/shares/places.ts",
-  "src/http/passing-files.ts": "test/shares/places.ts",
+  "src/http/spooled-uploads.ts": "test/shares/places.ts",
   "src/lib/fair-share.ts": "test/lib/fair-share.test.ts",
   "src/lib/work-thread.ts": "test/lib/fair-work-thread.test.ts",
   "src/inference/responses/follow-events.ts": "test/shares/places.ts",
@@ -286,7 +286,7 @@ const OTHER_BOUNDS: Readonly<Record<string, string>> = {
   "src/platform/cluster/redis/parallel-slots.ts": "RedisSlots counts; CallSlots shares",
   "src/lib/deadlines.ts": "DeadlineQueue holds timers, which wait for nothing",
   "src/billing/ledger/hold-queue.ts": "HoldQueue has a line for each account",
-  "src/billing/ledger/waiting-line.ts": "WaitQueue has a line for each account",
+  "src/billing/ledger/hold-wait-queue.ts": "WaitQueue has a line for each account",
   "src/providers/fal/fal-provider.ts": "FalQueue is the provider's own",
   "src/sandbox/image/encode-picture.ts": "the sandbox's thread, which costs nothing",
   "src/providers/transport/connection-pool.ts":

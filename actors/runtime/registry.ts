@@ -1,8 +1,8 @@
 import type { Query } from "../../db/client.ts";
 import type { Effect } from "../../db/ledger/effects.ts";
 import type { CancellationToken } from "../../db/ledger/group-commit.ts";
-import { IntrusiveList, type ListNode } from "../../src/lib/age-order.ts";
 import type { Clock } from "../../src/lib/clock.ts";
+import { IntrusiveList, type ListNode } from "../../src/lib/intrusive-list.ts";
 import { ActorCell } from "./cell.ts";
 import type { ActorDefinition, TurnContext, Verbs } from "./definition.ts";
 

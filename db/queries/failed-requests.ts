@@ -1,4 +1,4 @@
-import type { RecordedRouting } from "../../src/lib/request-facts.ts";
+import type { RecordedRouting } from "../../src/lib/request-log.ts";
 import type { Database } from "../client.ts";
 
 export interface FailedRequest {

@@ -3,7 +3,7 @@ import type { Database, DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
 import { orgAccountId } from "../ledger/rows.ts";
 
-/** See `src/jobs/batches/handed-lines.ts`. */
+/** See `src/jobs/batches/provider-batch-submitter.ts`. */
 export type ProviderBatchState = "filling" | "ordered" | "running" | "read" | "lost";
 
 export interface NewProviderBatch {

@@ -1,4 +1,4 @@
-import type { RecordedRouting } from "../../src/lib/request-facts.ts";
+import type { RecordedRouting } from "../../src/lib/request-log.ts";
 import type { Quantities } from "../../src/lib/usage.ts";
 import { MAX_TIME_MS } from "../../src/lib/utc-time.ts";
 import type { Database, SqlFragment } from "../client.ts";

@@ -79,7 +79,7 @@ export const batchContents = pgTable(
   (table) => [primaryKey({ columns: [table.batchId, table.part] })],
 );
 
-/** Batches at providers, each with lines of one batch here. States: see `src/jobs/batches/handed-lines.ts`. */
+/** Batches at providers, each with lines of one batch here. States: see `src/jobs/batches/provider-batch-submitter.ts`. */
 export const providerBatches = pgTable(
   "provider_batches",
   {

@@ -10,8 +10,13 @@ import {
   type Pace,
   readForm,
 } from "./multipart.ts";
-import type { FilesOfRequest, SpooledFile, SpooledMedia, SpooledUploads } from "./passing-files.ts";
 import { type BodyConnection, MAX_WHOLE_BYTES } from "./read-body.ts";
+import type {
+  FilesOfRequest,
+  SpooledFile,
+  SpooledMedia,
+  SpooledUploads,
+} from "./spooled-uploads.ts";
 import { createCheck } from "./validate.ts";
 
 /** The form (multipart/form-data) that a billed endpoint accepts. */

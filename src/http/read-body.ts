@@ -8,7 +8,7 @@ import {
   MAX_JSON_DEPTH,
 } from "../lib/json.ts";
 import { decodeShared, type SharedBytes, SharedBytesWriter } from "../lib/shared-bytes.ts";
-import { yieldToEventLoop } from "../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../lib/yield-to-event-loop.ts";
 import type { BodyBudget } from "./body-budget.ts";
 
 const MEBIBYTE = 1024 * 1024;

@@ -1,7 +1,7 @@
 import { type Static, type TSchema, Type } from "typebox";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { Author, Origin } from "../lib/author.ts";
-import type { RequestFacts } from "../lib/request-facts.ts";
+import type { RequestFacts } from "../lib/request-log.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import type { Caller } from "./caller.ts";
 import type { ClientWire } from "./error-response.ts";

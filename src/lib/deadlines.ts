@@ -1,5 +1,5 @@
-import { IntrusiveList, type ListNode } from "./age-order.ts";
 import type { Clock } from "./clock.ts";
+import { IntrusiveList, type ListNode } from "./intrusive-list.ts";
 
 /** An entry of a DeadlineQueue. The queue sets its links and its time. */
 export interface Expiring extends ListNode<Expiring> {

@@ -22,7 +22,6 @@ import {
   forgetAll,
   openCoordination,
 } from "./compose/cluster-node.ts";
-import { composeShutdown, type Shutdown } from "./compose/ending.ts";
 import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
@@ -31,6 +30,7 @@ import { composeModels, composeProviders } from "./compose/models.ts";
 import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
 import { composePayments } from "./compose/payments.ts";
 import { composeResponses } from "./compose/responses.ts";
+import { composeShutdown, type Shutdown } from "./compose/shutdown.ts";
 import { composeTools } from "./compose/tools.ts";
 import { composeVectorStores } from "./compose/vector-stores.ts";
 import { createWebhooks } from "./compose/webhooks.ts";

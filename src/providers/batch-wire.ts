@@ -9,8 +9,8 @@ import { type AnswerRead, type AnswerReading, readAnswerText } from "./thread-wo
 import { MAX_COMPLETION_BYTES, MAX_QUICK_ANSWER_BYTES } from "./transport/bounded-body.ts";
 import { CallAbort } from "./transport/call-abort.ts";
 import { failureOfThrown } from "./transport/call-failures.ts";
+import { HttpJsonProvider, type HttpJsonProviderOptions } from "./transport/http-json-provider.ts";
 import type { FailureContext } from "./transport/status-failure.ts";
-import { HttpJsonProvider, type HttpJsonProviderOptions } from "./transport/typed-wire.ts";
 
 /** Time limit of a short call, such as reading a batch's state. */
 const SHORT_CALL_MS = 60_000;

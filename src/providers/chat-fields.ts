@@ -1,6 +1,6 @@
 import { isSelfHosted } from "../platform/config/provider-types.ts";
 import type { ChatRequestFields } from "./chat-body.ts";
-import { openAiVariant, speaksResponses } from "./openai/wire-dialects.ts";
+import { openAiVariant, speaksResponses } from "./openai/openai-variants.ts";
 import { type PartKind, takesPart } from "./part-kinds.ts";
 
 /**

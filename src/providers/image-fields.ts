@@ -32,7 +32,11 @@ export interface ImageFields {
    *
    * @param requiresAll `provider.require_parameters` is set: hints count like fields that change the answer
    */
-  unsupported(request: RequestedImages, model: FieldModel, requiresAll: boolean): UnsupportedImageFields;
+  unsupported(
+    request: RequestedImages,
+    model: FieldModel,
+    requiresAll: boolean,
+  ): UnsupportedImageFields;
   /** Returns the longest prompt that the model accepts, in characters. Undefined if the provider states none. */
   maxPromptCharacters(model: FieldModel): number | undefined;
   /** Returns true if the model's provider only answers in base64, so that its clients read nothing else. */

@@ -1,4 +1,4 @@
-import type { ByteBuffer } from "../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../lib/byte-buffer.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { AudioFields } from "./audio/fields.ts";
 import type { BasisPoints, ProviderBatches } from "./batches.ts";

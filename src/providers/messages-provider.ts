@@ -1,4 +1,4 @@
-import type { ByteBuffer } from "../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../lib/byte-buffer.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChatBody } from "./chat-body.ts";
 import type { FieldModel } from "./chat-fields.ts";

@@ -6,7 +6,7 @@ import {
 import { modelListUrl as coheresListUrl } from "./cohere/model-list.ts";
 import { MODEL_LIST_QUERY as GOOGLES_QUERY } from "./gemini/model-list.ts";
 import { ollamaAddresses } from "./ollama/addresses.ts";
-import { openAiKeyHeader, openAiVariant } from "./openai/wire-dialects.ts";
+import { openAiKeyHeader, openAiVariant } from "./openai/openai-variants.ts";
 import { endpointUrl } from "./transport/request-head.ts";
 
 /** Returns the URL of the model list of a provider. */

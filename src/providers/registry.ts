@@ -22,7 +22,7 @@ import { createOllamaProvider } from "./ollama/ollama-provider.ts";
 import { OpenAiBatches } from "./openai/batches/openai-batches.ts";
 import { createOpenAiProvider, requestHeaders } from "./openai/chat/chat-provider.ts";
 import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
-import { openAiVariant, takesItems } from "./openai/wire-dialects.ts";
+import { openAiVariant, takesItems } from "./openai/openai-variants.ts";
 import { answeringClient, recordedRequest } from "./recorded-calls.ts";
 import { createStabilityProvider } from "./stability/stability-provider.ts";
 import { checkKeyByModelList } from "./transport/key-check.ts";

@@ -1,4 +1,4 @@
-import type { ByteBuffer } from "../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../lib/byte-buffer.ts";
 import { tokensOfDelta } from "../lib/token-estimate.ts";
 import type { Usage } from "../lib/usage.ts";
 import { ProviderFailure } from "./interface.ts";

@@ -1,5 +1,5 @@
+import { ByteBuffer } from "../lib/byte-buffer.ts";
 import { EventSplitter, textOfLatin1 } from "../lib/event-splitter.ts";
-import { ByteBuffer } from "../lib/growing-bytes.ts";
 import { isFields } from "../lib/json.ts";
 import type { Usage } from "../lib/usage.ts";
 import type {

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { endpointActor } from "../../actors/endpoint/actor.ts";
 import { turnContextOf } from "../../actors/runtime/definition.ts";
 import { ActorRegistry } from "../../actors/runtime/registry.ts";
-import { Failover } from "../../src/inference/call/routing/call-candidates.ts";
+import { Failover } from "../../src/inference/call/routing/failover.ts";
 import type { Candidate } from "../../src/inference/call/routing/plan-route.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { CallAbort } from "../../src/providers/transport/call-abort.ts";

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { answerInTime, RedisTime } from "../../src/platform/cluster/redis/connection.ts";
-import { LiveHistory, InstanceAdmissions } from "../../src/platform/cluster/redis/local-shares.ts";
+import { InstanceAdmissions, LiveHistory } from "../../src/platform/cluster/redis/local-shares.ts";
 
 const WINDOW_MS = 60_000;
 

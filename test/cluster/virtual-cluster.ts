@@ -142,7 +142,11 @@ export class VirtualCluster {
   /** An amount that can be recounted, which is noted as what it counts for at last; undefined where it is refused. */
   async takeAmount(i: number, limit: number, full: number) {
     const amount = { full, reduced: full, least: full };
-    const { admittedAmount: taken, recount } = await this.#instances[i]!.windows.take("key", limit, amount);
+    const { admittedAmount: taken, recount } = await this.#instances[i]!.windows.take(
+      "key",
+      limit,
+      amount,
+    );
     if (recount === undefined) return undefined;
     const nowMs = this.nowMs;
     const admission = { instance: i, askedMs: nowMs, answeredMs: nowMs, amount: taken };

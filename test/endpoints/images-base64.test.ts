@@ -6,7 +6,7 @@ import {
   isBase64,
   writeBase64,
 } from "../../src/inference/endpoints/images/base64-pieces.ts";
-import { imagesOf } from "../../src/inference/endpoints/images/made-images.ts";
+import { imagesOf } from "../../src/inference/endpoints/images/decoded-images.ts";
 import { renderImages } from "../../src/inference/endpoints/images/render-images.ts";
 import { image } from "../support/image-heads.ts";
 import { measureLoopHold, shortestHoldMs } from "../support/loop-hold.ts";

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { providerCostFemto } from "../../src/billing/ledger/usage.ts";
 import { imagesBound, imagesUsage } from "../../src/inference/endpoints/images/cost-bound.ts";
-import { factsOf } from "../../src/inference/endpoints/images/made-images.ts";
+import { factsOf } from "../../src/inference/endpoints/images/decoded-images.ts";
 import {
   type AcceptedImages,
   acceptGeneration,

@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
-import { DefinitionCache } from "../../src/inference/definitions/known-definitions.ts";
+import { DefinitionCache } from "../../src/inference/definitions/definition-cache.ts";
 import { readLongChat } from "../../src/inference/endpoints/chat-completions/long-chat.ts";
 import { providerBody } from "../../src/inference/endpoints/chat-completions/provider-body.ts";
 import { LongBodies, MAX_STORED_BYTES_OF_ONE } from "../../src/inference/endpoints/long-bodies.ts";

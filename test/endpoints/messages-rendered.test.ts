@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { MessageRenderer } from "../../src/inference/endpoints/messages/message-renderer.ts";
-import { ByteBuffer } from "../../src/lib/growing-bytes.ts";
+import { ByteBuffer } from "../../src/lib/byte-buffer.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
 import {
   type ChatEvent,

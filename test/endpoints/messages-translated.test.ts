@@ -3,7 +3,7 @@ import { chatRequestOf } from "../../src/inference/endpoints/messages/chat-reque
 import {
   passedFields,
   unpricedFields,
-} from "../../src/inference/endpoints/messages/passed-request.ts";
+} from "../../src/inference/endpoints/messages/native-request.ts";
 import type { MessagesBody } from "../../src/inference/endpoints/messages/request.ts";
 import { assertMessages } from "../../src/inference/endpoints/messages/request-checks.ts";
 import { factsOf } from "../../src/inference/endpoints/messages/request-facts.ts";

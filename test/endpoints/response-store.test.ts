@@ -43,7 +43,9 @@ const row = (id: string, previousId: string | null = null, chainId = id) => ({
 
 /** As the transaction of a charge does. */
 const keep = (id: string, chainBytes = 0) =>
-  database.sql.begin((transaction) => store.keep({ id, storedBytes: 9, chainBytes }).run(transaction));
+  database.sql.begin((transaction) =>
+    store.keep({ id, storedBytes: 9, chainBytes }).run(transaction),
+  );
 
 async function writeTurn(id: string, previousId: string | null, chainId: string, said: string) {
   await store.write(row(id, previousId, chainId), [

@@ -3,8 +3,8 @@ import { detailsIn } from "../../src/inference/endpoints/responses/reasoning-con
 import { echoOf } from "../../src/inference/endpoints/responses/response-json.ts";
 import { ResponseRenderer } from "../../src/inference/endpoints/responses/response-renderer.ts";
 import { outputOf } from "../../src/inference/endpoints/responses/whole-response.ts";
+import { ByteBuffer } from "../../src/lib/byte-buffer.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
-import { ByteBuffer } from "../../src/lib/growing-bytes.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
 import type { ChatEvent, ReasoningDetail } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";

@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Type } from "typebox";
 import { createFormReader, type ModelForm } from "../../src/http/model-form.ts";
-import { SpooledUploads } from "../../src/http/passing-files.ts";
 import { optional } from "../../src/http/route.ts";
+import { SpooledUploads } from "../../src/http/spooled-uploads.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 

@@ -10,7 +10,7 @@ import {
   ChatEndpoint,
 } from "../../src/inference/endpoints/chat-completions/endpoint.ts";
 import { DeadlineQueue } from "../../src/lib/deadlines.ts";
-import type { RequestFacts } from "../../src/lib/request-facts.ts";
+import type { RequestFacts } from "../../src/lib/request-log.ts";
 import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { GroupCommit, MAX_QUEUED_UNITS } from "../../db/ledger/group-commit.ts";
 import { orgAccountId, type Settlement } from "../../db/ledger/rows.ts";
 import { SubmittedUnit } from "../../db/ledger/units.ts";
-import { refundEffect } from "../../src/billing/ledger/undelivered.ts";
+import { refundEffect } from "../../src/billing/ledger/undelivered-charge-journal.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { type Books, openBooks, postedOf, settlement } from "./books.ts";
 import { recordingLedger, traceEffect, tracesOf } from "./recording-ledger.ts";

@@ -3,8 +3,8 @@ import { connectDatabase, type Database } from "../../db/client.ts";
 import { ChangeFeed } from "../../src/platform/cluster/change-feed.ts";
 import {
   ClusterMembership,
-  MAX_WAITING_REQUESTS,
   InstanceLease,
+  MAX_WAITING_REQUESTS,
 } from "../../src/platform/cluster/membership.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { until } from "../support/until.ts";

@@ -13,7 +13,7 @@ import {
 } from "../../src/inference/endpoints/chat-completions/endpoint.ts";
 import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import { DeadlineQueue } from "../../src/lib/deadlines.ts";
-import type { RequestFacts } from "../../src/lib/request-facts.ts";
+import type { RequestFacts } from "../../src/lib/request-log.ts";
 import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test } from "bun:test";
 import { orgAccountId } from "../../db/ledger/rows.ts";
-import { refundEffect } from "../../src/billing/ledger/undelivered.ts";
+import { refundEffect } from "../../src/billing/ledger/undelivered-charge-journal.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { until } from "../support/until.ts";
 import {

@@ -1,9 +1,9 @@
 import { edenGC, fullGC } from "bun:jsc";
 import { expect, test } from "bun:test";
-import { IntrusiveList, type ListNode } from "../../src/lib/age-order.ts";
-import { GcFriendlyMap } from "../../src/lib/churning-map.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { DeadlineQueue, type Expiring } from "../../src/lib/deadlines.ts";
+import { GcFriendlyMap } from "../../src/lib/gc-friendly-map.ts";
+import { IntrusiveList, type ListNode } from "../../src/lib/intrusive-list.ts";
 
 const AT_A_TIME = 32;
 const ROUNDS = 40;

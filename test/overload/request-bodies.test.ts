@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connect, type Socket } from "node:net";
-import { MAX_BODY_MS, MAX_BODIES_BYTES } from "../../src/http/body-budget.ts";
+import { MAX_BODIES_BYTES, MAX_BODY_MS } from "../../src/http/body-budget.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { until } from "../support/until.ts";

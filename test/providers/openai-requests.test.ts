@@ -9,7 +9,7 @@ import {
   type OpenAiVariant,
   openAiKeyHeader,
   openAiVariant,
-} from "../../src/providers/openai/wire-dialects.ts";
+} from "../../src/providers/openai/openai-variants.ts";
 import { createProviders } from "../../src/providers/registry.ts";
 import { createHttpClient } from "../../src/providers/transport/http-client.ts";
 import { endpointUrl } from "../../src/providers/transport/request-head.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { ByteBuffer } from "../../src/lib/growing-bytes.ts";
+import { ByteBuffer } from "../../src/lib/byte-buffer.ts";
 import { StreamRewriter } from "../../src/providers/openai/chat/stream-rewriter.ts";
 
 /** What means something to a pattern, to JSON, or to a stream of events. */

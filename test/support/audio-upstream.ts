@@ -63,7 +63,11 @@ export function audioProvider(
 ): Provider {
   const settings = { id: "p", type, baseUrl, apiKey: AUDIO_KEY, connectTimeoutMs: 2_000, ...more };
   const httpClient = createHttpClient({ clock: systemClock });
-  return createProviders([settings], { clock: systemClock, httpClient, providerFactories: {} } as never).get("p")!;
+  return createProviders([settings], {
+    clock: systemClock,
+    httpClient,
+    providerFactories: {},
+  } as never).get("p")!;
 }
 
 export function speechCall(model: string, more: Partial<SpeechCall> = {}): SpeechCall {

@@ -62,7 +62,11 @@ export function imageProvider(
 ): Provider {
   const settings = { id: "p", type, baseUrl, apiKey: API_KEY, connectTimeoutMs: 2_000, ...more };
   const httpClient = createHttpClient({ clock: systemClock });
-  return createProviders([settings], { clock: fastClock, httpClient, providerFactories: {} } as never).get("p")!;
+  return createProviders([settings], {
+    clock: fastClock,
+    httpClient,
+    providerFactories: {},
+  } as never).get("p")!;
 }
 
 export function imageCall(model: string, more: Partial<ImageCall> = {}): ImageCall {

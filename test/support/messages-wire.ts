@@ -11,7 +11,10 @@ import {
 import type { ProviderFactory } from "../../src/providers/registry.ts";
 import { readErrorBody, readWhole } from "../../src/providers/transport/bounded-body.ts";
 import { failureOfThrown } from "../../src/providers/transport/call-failures.ts";
-import { type ProviderResponse, sendRequest } from "../../src/providers/transport/provider-response.ts";
+import {
+  type ProviderResponse,
+  sendRequest,
+} from "../../src/providers/transport/provider-response.ts";
 import { kindOfStatus, statusFailure } from "../../src/providers/transport/status-failure.ts";
 import { messagesBody } from "./messages-body.ts";
 

@@ -1,9 +1,9 @@
 import { describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import {
-  type SendTarget,
   type SendSlot,
   SendSlots,
+  type SendTarget,
   SLOW_ATTEMPT_MS,
 } from "../../src/webhooks/send-slots.ts";
 

@@ -16,7 +16,7 @@ import {
 import { endSubscriptionOf, isSubscribing } from "../../../db/queries/plan-subscriptions.ts";
 import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
 import type { Suspensions } from "../../http/authentication.ts";
-import type { DefinitionCache } from "../../inference/definitions/known-definitions.ts";
+import type { DefinitionCache } from "../../inference/definitions/definition-cache.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../../lib/api-key-format.ts";
 import type { Author } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";

@@ -7,8 +7,8 @@ import {
   listProviderKeys,
   type ProviderKeyRecord,
 } from "../../../db/queries/provider-keys.ts";
-import type { ByokKeys } from "../../inference/call/routing/own-keys.ts";
-import type { ByokProviders } from "../../inference/call/routing/own-providers.ts";
+import type { ByokKeys } from "../../inference/call/routing/byok-keys.ts";
+import type { ByokProviders } from "../../inference/call/routing/byok-providers.ts";
 import type { Author } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";

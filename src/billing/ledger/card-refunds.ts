@@ -15,8 +15,8 @@ import {
   insertRefund,
   noteRefundOpen,
   noteRefundSucceeded,
-  noteRefundTaken as recordRefundDeducted,
   type PaymentRefund,
+  noteRefundTaken as recordRefundDeducted,
 } from "../../../db/queries/payment-refunds.ts";
 import type { Author } from "../../lib/author.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
@@ -97,7 +97,8 @@ export class CardRefunds {
       throw invalid(`${usdText(less.leftNano)} USD of this top-up are left to refund.`, param);
     }
     const refund = await this.#required(id);
-    if (refund.intentId !== intentId || refund.askedNano !== (requestedNano ?? null)) throw reused();
+    if (refund.intentId !== intentId || refund.askedNano !== (requestedNano ?? null))
+      throw reused();
     if (refund.state !== "ordered") return refund;
     if (await this.#take(refund, order.author)) await this.#ask(await this.#required(id));
     const current = await this.#awaitDeduction(id);

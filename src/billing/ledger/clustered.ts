@@ -3,7 +3,7 @@ import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { keepHoldsEffect } from "../../../db/ledger/long-holds.ts";
 import type { DemandedAmounts, Settlement } from "../../../db/ledger/rows.ts";
 import { FENCED } from "../../../db/ledger/settle-batch.ts";
-import { GcFriendlyMap } from "../../lib/churning-map.ts";
+import { GcFriendlyMap } from "../../lib/gc-friendly-map.ts";
 import { costsNothing } from "./decide-hold.ts";
 import {
   type Attempted,

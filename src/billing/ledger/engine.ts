@@ -29,7 +29,7 @@ import {
   settlementOf,
 } from "./pending-charge.ts";
 import { emitExhaustedOf } from "./refusal.ts";
-import { Refunds, type UndeliveredChargeJournal } from "./undelivered.ts";
+import { Refunds, type UndeliveredChargeJournal } from "./undelivered-charge-journal.ts";
 
 /** The dependencies of both engines. */
 export interface MoneyDependencies {

@@ -10,10 +10,17 @@ import {
   subjectDayAccountId,
   subjectMonthAccountId,
 } from "../../../db/ledger/rows.ts";
-import { IntrusiveList } from "../../lib/age-order.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError, overloaded } from "../../lib/errors.ts";
+import { IntrusiveList } from "../../lib/intrusive-list.ts";
 import { type Period, utcDay, utcMonth } from "../../lib/utc-time.ts";
+import {
+  MAX_WAIT_FOR_SILENT_MS,
+  MAX_WAIT_MS,
+  MAX_WAITING_REQUESTS,
+  type Shortage,
+  WaitingLine,
+} from "./hold-wait-queue.ts";
 import type { HoldRequest } from "./interface.ts";
 import type { PendingHold } from "./pending-hold.ts";
 import {
@@ -24,13 +31,6 @@ import {
   revoked,
   revokedHeadroom,
 } from "./refusal.ts";
-import {
-  MAX_WAIT_FOR_SILENT_MS,
-  MAX_WAIT_MS,
-  MAX_WAITING_REQUESTS,
-  type Shortage,
-  WaitingLine,
-} from "./waiting-line.ts";
 
 const MAX_BATCH_HOLDS = 256;
 /** Most holds that wait for the next batches. A further one fails with "overloaded". */

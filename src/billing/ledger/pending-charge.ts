@@ -7,7 +7,7 @@ import { DeadlineQueue, type Expiring } from "../../lib/deadlines.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { NanoUsd } from "../../lib/money.ts";
 import type { ChargeFigures, Hold, SettlementFigures } from "./interface.ts";
-import type { UndeliveredChargeJournal } from "./undelivered.ts";
+import type { UndeliveredChargeJournal } from "./undelivered-charge-journal.ts";
 
 /**
  * Longest wait of an answer for its charge, and of a request for its hold, in milliseconds. After it they fail.

@@ -1,5 +1,5 @@
 import type { HoldDemand, RequestAccounts } from "../../../db/ledger/rows.ts";
-import type { ListNode } from "../../lib/age-order.ts";
+import type { ListNode } from "../../lib/intrusive-list.ts";
 import { budgetOf, grantedTokens, type HoldSize, holdSize } from "./decide-hold.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 import type { Headroom } from "./refusal.ts";

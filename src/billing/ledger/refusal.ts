@@ -6,8 +6,8 @@ import { GatewayError } from "../../lib/errors.ts";
 import { usdText } from "../../lib/money.ts";
 import { isoTime, utcDay, utcMonth } from "../../lib/utc-time.ts";
 import { affordableTokens, budgetOf, decideHold, leastHold } from "./decide-hold.ts";
+import type { Shortage } from "./hold-wait-queue.ts";
 import type { BudgetSubject, Hold, HoldRequest } from "./interface.ts";
-import type { Shortage } from "./waiting-line.ts";
 
 /** All limits of one request: the balance, and the budgets of its key and its subjects. */
 export interface Headroom {

@@ -1,9 +1,16 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { placeLongHoldsEffect } from "../../../db/ledger/long-holds.ts";
 import type { AccountTotals, Settlement } from "../../../db/ledger/rows.ts";
-import { GcFriendlyMap } from "../../lib/churning-map.ts";
+import { GcFriendlyMap } from "../../lib/gc-friendly-map.ts";
 import { costsNothing, holdFor } from "./decide-hold.ts";
 import { grantedAmong, type MoneyDependencies, MoneyEngine, type Payer } from "./engine.ts";
+import {
+  MAX_WAITING_REQUESTS,
+  type Refusal,
+  type Shortage,
+  WaitQueue,
+  type WaitVerdict,
+} from "./hold-wait-queue.ts";
 import type {
   ChargeFigures,
   Hold,
@@ -22,13 +29,6 @@ import {
   refusal,
   revoked,
 } from "./refusal.ts";
-import {
-  MAX_WAITING_REQUESTS,
-  type Refusal,
-  type Shortage,
-  WaitQueue,
-  type WaitVerdict,
-} from "./waiting-line.ts";
 
 /**
  * The ledger engine for a process that is the only writer. Actors hold in memory against what the ledger has

@@ -27,7 +27,7 @@ import type { NanoUsd } from "../../lib/money.ts";
 import type { ChargeOutcome, EarlierCharge, PaymentProcessor } from "./interface.ts";
 import type { PaymentMethods } from "./payment-methods.ts";
 import { isTokenOf } from "./test-processor.ts";
-import { recordUnpaid, notSent, resultOf, unpaidBecause } from "./unpaid.ts";
+import { notSent, recordUnpaid, resultOf, unpaidBecause } from "./unpaid.ts";
 
 export interface PaymentsDependencies {
   /** The database pool for writes that must complete even if they take long. */

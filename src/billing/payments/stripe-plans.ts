@@ -6,7 +6,13 @@ import type {
   PlanProcessor,
   PlanStanding,
 } from "./plan-processor.ts";
-import { callStripe, idOf, isRefusal, KEY_LIFE_MS, ORGANIZATION_FIELD } from "./stripe-processor.ts";
+import {
+  callStripe,
+  idOf,
+  isRefusal,
+  KEY_LIFE_MS,
+  ORGANIZATION_FIELD,
+} from "./stripe-processor.ts";
 
 const SUBSCRIPTION_FIELD = "gateway_subscription";
 const MS = 1_000;
@@ -88,7 +94,9 @@ export class StripePlans implements PlanProcessor {
   }
 
   async setEnding(reference: string, ends: boolean): Promise<void> {
-    await callStripe(() => this.#stripe.subscriptions.update(reference, { cancel_at_period_end: ends }));
+    await callStripe(() =>
+      this.#stripe.subscriptions.update(reference, { cancel_at_period_end: ends }),
+    );
   }
 
   async cancel(order: EarlierPlanOrder): Promise<void> {

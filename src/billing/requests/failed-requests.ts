@@ -2,7 +2,7 @@ import { type Database, isOutcomeUnknown, isServerUnable } from "../../../db/cli
 import { type FailedRequest, insertFailedRequests } from "../../../db/queries/failed-requests.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { finishesWithin } from "../../lib/deadlines.ts";
-import type { LoggedFields } from "../../lib/request-facts.ts";
+import type { LoggedFields } from "../../lib/request-log.ts";
 import { MAX_TAGS, tagsOf } from "../../lib/request-tags.ts";
 import type { RequestRecord } from "../../platform/telemetry/interface.ts";
 

@@ -19,15 +19,15 @@ import { GatewayError } from "../../lib/errors.ts";
 import type { ExactInteger } from "../../lib/exact-integer.ts";
 import { BASIS_POINTS } from "../../lib/money.ts";
 import { type FeeTerms, feeOfTerms } from "../../lib/plans.ts";
-import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { RequestFacts } from "../../lib/request-log.ts";
 import { utcDay, utcMonth } from "../../lib/utc-time.ts";
 import {
   type RateDecision,
   type RateWindows,
   tokenWindow,
 } from "../../platform/cluster/interface.ts";
-import { lowPriorityLimit, secondsUntil, TokenReservation } from "./call-tokens.ts";
 import type { CostBound } from "./endpoint.ts";
+import { lowPriorityLimit, secondsUntil, TokenReservation } from "./token-reservation.ts";
 
 export type RateHeaders = Readonly<Record<string, string>>;
 
@@ -214,7 +214,7 @@ export class CallAdmission {
    */
   hold(
     { caller: { key }, requestId }: RateSubject,
-    { bounds, byok: byok }: HoldBounds,
+    { bounds, byok }: HoldBounds,
     fees: Fees,
     isLimitExplicit: boolean,
     subjects?: readonly BudgetSubject[] | undefined,

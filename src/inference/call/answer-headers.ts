@@ -2,7 +2,7 @@ import { usdText } from "../../lib/money.ts";
 import { type AdmittedCall, sentLimit } from "./call.ts";
 import type { MeteredFigures } from "./call-charge.ts";
 import type { AcceptedRequest } from "./endpoint.ts";
-import type { Failover } from "./routing/call-candidates.ts";
+import type { Failover } from "./routing/failover.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
 type Call = AdmittedCall<AcceptedRequest>;
@@ -128,10 +128,7 @@ function explain(
     ["unhealthy", tries.unhealthy],
     ["full", tries.saturated],
     ["not needed", tries.untried],
-    [
-      "skipped",
-      skipped.map(({ baseEndpointId: baseEndpointId, reason }) => `${baseEndpointId}=${reason}`),
-    ],
+    ["skipped", skipped.map(({ baseEndpointId, reason }) => `${baseEndpointId}=${reason}`)],
   ];
   const shown = parts.filter(([, list], at) => at < 2 || list.length > 0);
   headers["x-gateway-route-explain"] = headerText(

@@ -188,7 +188,7 @@ async function settleFromBatch<Request extends AcceptedRequest, Answer>(
 
 async function answeredCandidate(
   { tunedModels }: Pick<PaidCallDependencies, "tunedModels">,
-  { endpoint: endpoint, answer, hold }: BatchSettlement,
+  { endpoint, answer, hold }: BatchSettlement,
 ): Promise<Candidate> {
   const { model: id, terms, providerId, provider, providerModel } = endpoint;
   const model = (await tunedModels.indexFor(hold.organizationId, [id])).resolve(id);

@@ -10,7 +10,7 @@ import { providerCostFemto, toolCostFemto, usageFigures } from "../../billing/le
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { minus, plus } from "../../lib/exact-integer.ts";
 import { chargeNanoUsd, higher, holdNanoUsd, usdNumber } from "../../lib/money.ts";
-import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { RequestFacts } from "../../lib/request-log.ts";
 import { traced } from "../../lib/trace.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { AdmittedCall } from "./call.ts";

@@ -1,17 +1,17 @@
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
 import type { Hold } from "../../billing/ledger/interface.ts";
 import type { Caller } from "../../http/caller.ts";
-import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { RequestFacts } from "../../lib/request-log.ts";
 import type { TraceSpan } from "../../lib/trace.ts";
 import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../../providers/transport/call-abort.ts";
 import type { Fees, RateSubject } from "./admission.ts";
 import type { BatchPhase } from "./batched-call.ts";
-import type { CacheWriter } from "./cache/keeping.ts";
-import type { TokenReservation } from "./call-tokens.ts";
+import type { CacheWriter } from "./cache/cache-writer.ts";
 import type { AcceptedRequest, Preparation } from "./endpoint.ts";
 import type { CallGuard } from "./guard/call-guard.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
+import type { TokenReservation } from "./token-reservation.ts";
 
 /** A request after its endpoint has accepted it. */
 interface RunningRequest<Request> {

@@ -10,7 +10,7 @@ import { guardrailTriggered } from "../../lib/events/guardrail-triggered.ts";
 import { newId } from "../../lib/ids.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { OrganizationCache } from "../../lib/organization-cache.ts";
-import type { GuardrailHit } from "../../lib/request-facts.ts";
+import type { GuardrailHit } from "../../lib/request-log.ts";
 import type { RequestRecord } from "../../platform/telemetry/interface.ts";
 
 /** The call that a charge is for. */

@@ -1,8 +1,8 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
+import type { ByteBuffer } from "../../lib/byte-buffer.ts";
 import type { ModelCategory, ModelTerms } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type ExactInteger, plus, times } from "../../lib/exact-integer.ts";
-import type { ByteBuffer } from "../../lib/growing-bytes.ts";
 import { MAX_TAGS, tagsOf } from "../../lib/request-tags.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { Capability, PieceReader } from "../../providers/interface.ts";

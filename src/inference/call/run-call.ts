@@ -24,19 +24,18 @@ import { bodyHash, idempotencyKeyOf } from "../../http/idempotency-key.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type ExactInteger, exact, plus } from "../../lib/exact-integer.ts";
 import { BASIS_POINTS, FEMTO_PER_NANO } from "../../lib/money.ts";
-import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { RequestFacts } from "../../lib/request-log.ts";
 import { traced } from "../../lib/trace.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { Provider } from "../../providers/interface.ts";
-import type { DefinitionCache } from "../definitions/known-definitions.ts";
+import type { DefinitionCache } from "../definitions/definition-cache.ts";
 import type { Guardrail } from "../guardrails/screening/guardrail.ts";
 import type { CallAdmission, Fees, RateHeaders } from "./admission.ts";
 import { runBatchPhase } from "./batched-call.ts";
+import type { CacheWriter } from "./cache/cache-writer.ts";
 import type { CachedCalls } from "./cache/cached-calls.ts";
-import type { CacheWriter } from "./cache/keeping.ts";
 import { type CacheOrder, cacheOrderOf } from "./cache/order.ts";
 import { type AdmittedCall, type CallOutcome, type IncomingCall, sentLimit } from "./call.ts";
-import type { TokenReservation } from "./call-tokens.ts";
 import {
   type AcceptedRequest,
   type CacheFormat,
@@ -45,14 +44,15 @@ import {
   recordedDetails,
 } from "./endpoint.ts";
 import { CallGuard, type GuardDependencies } from "./guard/call-guard.ts";
-import { measuredEndpoint } from "./routing/call-candidates.ts";
-import type { ByokKeys, LoadedByokKeys } from "./routing/own-keys.ts";
+import type { ByokKeys, LoadedByokKeys } from "./routing/byok-keys.ts";
+import { CacheAffinity, statesOrder } from "./routing/cache-affinity.ts";
+import { measuredEndpoint } from "./routing/failover.ts";
 import { assertModelsAllowed, type RoutePlan } from "./routing/plan-route.ts";
 import { type RoutePreferences, routePreferences } from "./routing/preferences.ts";
 import { RoutePlans } from "./routing/route-plans.ts";
 import type { TunedModels } from "./routing/tuned-models.ts";
-import { CacheAffinity, statesOrder } from "./routing/warm-endpoints.ts";
 import { type StreamDependencies, streamedAnswer } from "./stream/streamed-answer.ts";
+import type { TokenReservation } from "./token-reservation.ts";
 import { type WholeAnswerDependencies, wholeAnswer } from "./whole-answer.ts";
 
 export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDependencies {

@@ -15,7 +15,7 @@ import { type AdmittedCall, type CallOutcome, ProviderCall } from "./call.ts";
 import { CallCharge, type ChargeDependencies, type MeteredFigures } from "./call-charge.ts";
 import { bothEffects } from "./completion-events.ts";
 import type { AcceptedRequest, AnswerFacts, PaidEndpoint, Preparation } from "./endpoint.ts";
-import { type CallDependencies, Failover } from "./routing/call-candidates.ts";
+import { type CallDependencies, Failover } from "./routing/failover.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 import { asStreamError, isOfProvider } from "./routing/provider-error.ts";
 import { WholeSteps } from "./whole-steps.ts";

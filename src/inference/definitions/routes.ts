@@ -4,7 +4,7 @@ import { jsonResponse } from "../../http/error-response.ts";
 import { type Access, type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
 import type { Scope } from "../../lib/api-key-record.ts";
 import { isoTime } from "../../lib/utc-time.ts";
-import type { DefinitionService } from "./definitions.ts";
+import type { DefinitionService } from "./definition-service.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 

@@ -1,6 +1,6 @@
 import type { Check } from "../../http/validate.ts";
 import { isFields } from "../../lib/json.ts";
-import type { DefinitionCache, Preset } from "../definitions/known-definitions.ts";
+import type { DefinitionCache, Preset } from "../definitions/definition-cache.ts";
 import type { Prepare } from "./paid-route.ts";
 import { routedFields } from "./routed-fields.ts";
 

@@ -6,7 +6,7 @@ import type { FairWorkThread } from "../../lib/work-thread.ts";
 import type { BodyRender, ChatBody } from "../../providers/chat-body.ts";
 import { resultOf, type ThreadOutcome } from "../../providers/thread-work.ts";
 import type { CallGuard } from "../call/guard/call-guard.ts";
-import type { DefinitionCache, Preset } from "../definitions/known-definitions.ts";
+import type { DefinitionCache, Preset } from "../definitions/definition-cache.ts";
 import type { Guardrail } from "../guardrails/screening/guardrail.ts";
 import type { Screened } from "../guardrails/screening/screen-json.ts";
 

@@ -1,7 +1,7 @@
 import { textOfShared } from "../../http/read-body.ts";
 import { BodyRender, type ChatRequestFields } from "../../providers/chat-body.ts";
 import { exportOf, type ThreadOutcome, threadOutcome } from "../../providers/thread-work.ts";
-import type { Preset } from "../definitions/known-definitions.ts";
+import type { Preset } from "../definitions/definition-cache.ts";
 import { type Guardrail, rulesFor } from "../guardrails/screening/guardrail.ts";
 import { screenJson, textsOf } from "../guardrails/screening/screen-json.ts";
 import { presetNamed } from "./fill-preset.ts";

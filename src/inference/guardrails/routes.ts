@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { optional, type RouteDefinition } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import type { DefinitionService } from "../definitions/definitions.ts";
+import type { DefinitionService } from "../definitions/definition-service.ts";
 import { definitionRoutes } from "../definitions/routes.ts";
 import { detectorOf, type GuardrailRule } from "./screening/guardrail.ts";
 import { MAX_PATTERN_CHARACTERS, PatternError } from "./screening/patterns.ts";

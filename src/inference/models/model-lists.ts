@@ -1,6 +1,6 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { ProviderConfig } from "../../platform/config/providers.ts";
-import type { StoredModelList, ModelLists } from "../../providers/catalogue/model-list-cache.ts";
+import type { ModelLists, StoredModelList } from "../../providers/catalogue/model-list-cache.ts";
 import type { DiscoveredModel } from "../../providers/catalogue/read-model-list.ts";
 
 const FIRST_RETRY_MS = 60_000;

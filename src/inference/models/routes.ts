@@ -4,7 +4,7 @@ import { jsonResponse, jsonTextResponse } from "../../http/error-response.ts";
 import { type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import { yieldToEventLoop } from "../../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../../lib/yield-to-event-loop.ts";
 import {
   type AnthropicPage,
   anthropicList,

@@ -1,21 +1,21 @@
 import { isRunning } from "../../../db/queries/background-responses.ts";
 import { asGatewayError } from "../../../db/unavailable.ts";
 import { ERROR_TABLE } from "../../http/error-response.ts";
+import { ChangeListeners } from "../../lib/change-listeners.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { ChangeListeners } from "../../lib/ears.ts";
 import { clientClosed } from "../../lib/errors.ts";
-import type { RequestFacts } from "../../lib/request-facts.ts";
+import type { RequestFacts } from "../../lib/request-log.ts";
 import { admittedHeaders } from "../call/answer-headers.ts";
 import type { CallOutcome, IncomingCall, KeepResult } from "../call/call.ts";
 import type { AcceptedResponse, AdmittedResponse } from "../endpoints/responses/accepted.ts";
 import type { ResponsesCall } from "../endpoints/responses/endpoint.ts";
-import type { ResponseStoreWriter } from "../endpoints/responses/keep-response.ts";
 import {
   nameOfResponse,
   responseHead,
   responseId,
   withOutput,
 } from "../endpoints/responses/response-json.ts";
+import type { ResponseStoreWriter } from "../endpoints/responses/response-store-writer.ts";
 import { BackgroundRun } from "./background-run.ts";
 import type { BackgroundStore } from "./background-store.ts";
 

@@ -6,9 +6,9 @@ import { isFields, jsonValue } from "../../lib/json.ts";
 import type { AttributeFilter, Attributes, StatedSearch } from "../../lib/vector-store.ts";
 import {
   checkRequested,
-  type ToolContext,
   type RequestedTool,
   type RequestTools,
+  type ToolContext,
   type ToolFactory,
   type ToolOpening,
 } from "./registry.ts";

@@ -28,10 +28,10 @@ import { newId } from "../../lib/ids.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import type { Provider } from "../../providers/interface.ts";
 import type { JobFiles } from "../files/job-files.ts";
-import { ProviderBatchSubmitter } from "./handed-lines.ts";
 import { checkInput } from "./input-lines.ts";
 import { isOverload, type LineCalls } from "./line-call.ts";
 import { LINES_AT_A_TIME, LineRun, waitUnless } from "./line-run.ts";
+import { ProviderBatchSubmitter } from "./provider-batch-submitter.ts";
 
 interface BatchOwnerDependencies {
   readonly sql: Database;

@@ -16,9 +16,9 @@ import type { PaidContext } from "../../inference/endpoints/paid-route.ts";
 import { type ApiKeyRecord, holdsScope } from "../../lib/api-key-record.ts";
 import { type ErrorCode, GatewayError, RETRYABLE_CODES, stopping } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
-import { loggedFieldsOf, type RequestFacts } from "../../lib/request-facts.ts";
+import { loggedFieldsOf, type RequestFacts } from "../../lib/request-log.ts";
 import { sharedCopy } from "../../lib/shared-bytes.ts";
-import { yieldToEventLoop } from "../../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../../lib/yield-to-event-loop.ts";
 import { type RequestRecord, requestRecord } from "../../platform/telemetry/interface.ts";
 
 export interface LineCallDependencies {

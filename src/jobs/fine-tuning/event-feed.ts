@@ -1,8 +1,8 @@
 import type { Database } from "../../../db/client.ts";
 import { eventsAfter, type JobEvent } from "../../../db/queries/fine-tuning-events.ts";
 import { findJob } from "../../../db/queries/fine-tuning-jobs.ts";
+import { ChangeListeners } from "../../lib/change-listeners.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { ChangeListeners } from "../../lib/ears.ts";
 import { overloaded } from "../../lib/errors.ts";
 import { SharedRoom } from "../../lib/fair-share.ts";
 import { isFinal } from "../../lib/fine-tuning-job.ts";

@@ -35,9 +35,9 @@ import {
   cleanUp,
   type Ending,
   follow,
+  jobMessage,
   order,
   type StepContext,
-  jobMessage,
   upload,
 } from "./steps.ts";
 
@@ -151,7 +151,9 @@ export class JobOwner {
       case "begin": {
         const { trainingFile, validationFile } = context.job;
         const files = validationFile === null ? trainingFile : `${trainingFile}, ${validationFile}`;
-        return context.move({ kind: "begin" }, 0, [jobMessage(`Validating training file: ${files}`)]);
+        return context.move({ kind: "begin" }, 0, [
+          jobMessage(`Validating training file: ${files}`),
+        ]);
       }
       case "check":
         return check(context);

@@ -1,7 +1,7 @@
 import type { Database } from "../../../db/client.ts";
 import { AnswerCache } from "../../inference/call/cache/answer-cache.ts";
 import { CachedCalls } from "../../inference/call/cache/cached-calls.ts";
-import { InFlightDeduplication } from "../../inference/call/cache/flights.ts";
+import { InFlightDeduplication } from "../../inference/call/cache/in-flight-deduplication.ts";
 import type { Moderation } from "../../inference/call/guard/call-guard.ts";
 import { ModelModeration } from "../../inference/call/guard/model-moderation.ts";
 import { CallSlots } from "../../inference/call/routing/call-slots.ts";

@@ -1,9 +1,9 @@
 import type { Database } from "../../../db/client.ts";
 import { ProviderKeys } from "../../accounts/provider-keys/provider-keys.ts";
+import { ByokKeys } from "../../inference/call/routing/byok-keys.ts";
+import { ByokProviders } from "../../inference/call/routing/byok-providers.ts";
 import { HealthChecks } from "../../inference/call/routing/health-checks.ts";
-import { ByokKeys } from "../../inference/call/routing/own-keys.ts";
-import { ByokProviders } from "../../inference/call/routing/own-providers.ts";
-import { DefinitionCache } from "../../inference/definitions/known-definitions.ts";
+import { DefinitionCache } from "../../inference/definitions/definition-cache.ts";
 import { publishSearch } from "../../inference/models/model-catalogue.ts";
 import { ProvidersModelLists } from "../../inference/models/model-lists.ts";
 import type { Clock } from "../../lib/clock.ts";

@@ -13,7 +13,10 @@ import type { MoneyDependencies } from "../../billing/ledger/engine.ts";
 import type { IsHeldBySilent } from "../../billing/ledger/hold-queue.ts";
 import type { Hold } from "../../billing/ledger/interface.ts";
 import { SingleNodeMoney } from "../../billing/ledger/single-node.ts";
-import { PendingRefunds, type UndeliveredChargeJournal } from "../../billing/ledger/undelivered.ts";
+import {
+  PendingRefunds,
+  type UndeliveredChargeJournal,
+} from "../../billing/ledger/undelivered-charge-journal.ts";
 import { Suspensions } from "../../http/authentication.ts";
 import { CallAdmission } from "../../inference/call/admission.ts";
 import type { Clock } from "../../lib/clock.ts";

@@ -1,13 +1,13 @@
 import type { PastAdmissions } from "../../../db/queries/recent-admissions.ts";
-import { IntrusiveList } from "../../lib/age-order.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { overloaded } from "../../lib/errors.ts";
+import { IntrusiveList } from "../../lib/intrusive-list.ts";
 import {
+  amountToTake,
+  createRecount,
   ONE_ADMISSION,
   type RateDecision,
   type RateWindows,
-  createRecount,
-  amountToTake,
   tokenWindow,
 } from "./interface.ts";
 import { BUCKET_MS, bucketsOf, SlidingWindow, WINDOW_MS } from "./sliding-window.ts";

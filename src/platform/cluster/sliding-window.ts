@@ -1,4 +1,4 @@
-import type { ListNode } from "../../lib/age-order.ts";
+import type { ListNode } from "../../lib/intrusive-list.ts";
 
 /**
  * Length of a bucket in milliseconds. A bucket counts until its last admission has left the window.

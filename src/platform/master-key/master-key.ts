@@ -14,11 +14,11 @@ import {
   releaseMasterKeyChange,
 } from "../../../db/queries/master-key.ts";
 import {
-  type SealedValueCursor,
   type Reseal,
   readSealedValues,
   resealBatch,
   SEALED_TABLES,
+  type SealedValueCursor,
   startOf,
 } from "../../../db/queries/sealed-values.ts";
 import { Keyring, masterKeyId, seal, unseal } from "../../lib/keyring.ts";

@@ -1,7 +1,7 @@
 import pino, { type LevelWithSilent, type Logger } from "pino";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { isFields } from "../../lib/json.ts";
-import { isLoggedVerbosely } from "../../lib/request-facts.ts";
+import { isLoggedVerbosely } from "../../lib/request-log.ts";
 import { MAX_TAGS, tagsOf } from "../../lib/request-tags.ts";
 import type { RequestRecord, Telemetry } from "./interface.ts";
 import { type LogDestination, LogWriter } from "./log-writer.ts";
@@ -14,8 +14,8 @@ import {
 import {
   LongestLag,
   registerCommitMetrics,
-  registerTelemetryMetrics,
   registerProcessMetrics,
+  registerTelemetryMetrics,
 } from "./process-metrics.ts";
 import { errorFields, redactLine, redactText, shownModel } from "./redact.ts";
 import { RequestMetrics } from "./request-metrics.ts";
@@ -168,7 +168,12 @@ const MAX_VERBOSE_CHARACTERS = 512;
  * Returns the additional fields in the line of a request with `debug`. They show how the request
  * was served, and contain no prompt and no member of `debug`.
  */
-function verboseFields({ request: asked, queuedMs, routing, guardrailHits }: RequestRecord): object {
+function verboseFields({
+  request: asked,
+  queuedMs,
+  routing,
+  guardrailHits,
+}: RequestRecord): object {
   const { user, session_id: session, metadata } = asked ?? {};
   return {
     user: shownText(user),

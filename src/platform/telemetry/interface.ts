@@ -4,7 +4,7 @@ import type {
   LoggedFields,
   RecordedRouting,
   RequestFacts,
-} from "../../lib/request-facts.ts";
+} from "../../lib/request-log.ts";
 import type { GatheredMetrics, MetricReport } from "./metric-registry.ts";
 
 /** One finished request, for its log line and the metrics. Never holds a secret or a prompt. */

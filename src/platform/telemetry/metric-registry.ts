@@ -145,7 +145,11 @@ const WORKER_LABEL = "worker";
  * gauges the label `worker`. The last known counts of a process that is slow or was replaced are included,
  * because a counter must not fall.
  */
-export function mergeMetrics({ reports, requested: asked, answered }: GatheredMetrics): MetricReport[] {
+export function mergeMetrics({
+  reports,
+  requested: asked,
+  answered,
+}: GatheredMetrics): MetricReport[] {
   const merged = new Map<string, { first: MetricReport; sums: Map<string, Sample> }>();
   for (const { worker, metrics, isCurrent } of reports) {
     for (const metric of metrics) {

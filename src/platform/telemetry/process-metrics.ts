@@ -66,7 +66,10 @@ interface TelemetryReadings {
 }
 
 /** Registers the metrics of the telemetry itself. */
-export function registerTelemetryMetrics(registry: MetricRegistry, readings: TelemetryReadings): void {
+export function registerTelemetryMetrics(
+  registry: MetricRegistry,
+  readings: TelemetryReadings,
+): void {
   registry.register(
     {
       name: "gateway_build_info",

@@ -2,6 +2,7 @@ import type { Clock } from "../../lib/clock.ts";
 import type { ChatAnswer, ChatCall, Provider, ProviderSettings } from "../interface.ts";
 import type { AnswerThread } from "../thread-work.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import {
   type HttpClient,
@@ -10,7 +11,6 @@ import {
   type ProviderResponse,
 } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { anthropicFields } from "./chat-fields.ts";
 import { EventReader } from "./event-reader.ts";
 import { failureOfErrorBody, failureOfStatus } from "./failure-mapping.ts";

@@ -1,5 +1,5 @@
+import type { ByteBuffer } from "../../lib/byte-buffer.ts";
 import { EventSplitter, latin1OfText } from "../../lib/event-splitter.ts";
-import type { ByteBuffer } from "../../lib/growing-bytes.ts";
 import { isFields } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import { type AnswerOptions, ProviderFailure } from "../interface.ts";

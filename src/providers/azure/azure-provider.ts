@@ -8,7 +8,7 @@ import {
   type OpenAiProvider,
   requestHeaders,
 } from "../openai/chat/chat-provider.ts";
-import { openAiVariant, speaksResponses, takesItems } from "../openai/wire-dialects.ts";
+import { openAiVariant, speaksResponses, takesItems } from "../openai/openai-variants.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { type AzureAddress, azureAddress } from "./address.ts";

@@ -22,9 +22,9 @@ import {
 import type { MessagesCall, RawMessageStream } from "../messages-provider.ts";
 import type { AnswerThread } from "../thread-work.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import type { HttpClient, ProviderResponse } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { bedrockFields } from "./chat-fields.ts";
 import { ClaudeStream } from "./claude-stream.ts";
 import { converseAnswer } from "./converse-answer.ts";

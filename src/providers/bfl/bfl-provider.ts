@@ -7,12 +7,12 @@ import type { GeneratedImages, ImageCall } from "../media.ts";
 import { failureOfStatus } from "../openai/failure-mapping.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import { untilDone } from "../transport/polling.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { HttpJsonProvider } from "../transport/typed-wire.ts";
 
 interface BflDependencies {
   readonly clock: Clock;

@@ -12,6 +12,7 @@ import type {
 import type { AnswerThread } from "../thread-work.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import {
   type HttpClient,
@@ -20,7 +21,6 @@ import {
   type ProviderResponse,
 } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { cohereFields } from "./chat-fields.ts";
 import { cohereEmbeddings, embeddingsRead } from "./embeddings.ts";
 import { CohereDecoder } from "./event-decoder.ts";

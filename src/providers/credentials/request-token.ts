@@ -4,7 +4,11 @@ import { retryAfterMs } from "../../lib/retry-after.ts";
 import { ProviderFailure, type ProviderFailureKind } from "../interface.ts";
 import { readErrorBody, readWhole } from "../transport/bounded-body.ts";
 import { HttpError } from "../transport/http-error.ts";
-import { type HttpClient, type ProviderResponse, sendRequest } from "../transport/provider-response.ts";
+import {
+  type HttpClient,
+  type ProviderResponse,
+  sendRequest,
+} from "../transport/provider-response.ts";
 import { kindOfStatus } from "../transport/status-failure.ts";
 import type { IssuedToken } from "./access-tokens.ts";
 

@@ -5,10 +5,10 @@ import type { Speech, SpeechCall, SpeechFormat, Transcript, TranscriptionCall } 
 import type { AnswerThread } from "../thread-work.ts";
 import { failureOfThrown } from "../transport/call-failures.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
 import { deepgramTranscript } from "./transcript.ts";
 

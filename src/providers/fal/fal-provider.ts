@@ -7,11 +7,11 @@ import type { GeneratedImages, ImageCall } from "../media.ts";
 import { failureOfErrorBody, failureOfStatus } from "../openai/failure-mapping.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
 import { untilDone } from "../transport/polling.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { HttpJsonProvider } from "../transport/typed-wire.ts";
 
 const CANCEL_TIMEOUT_MS = 5_000;
 

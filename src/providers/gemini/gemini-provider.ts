@@ -17,6 +17,7 @@ import {
 } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import {
   type HttpClient,
   isEventStream,
@@ -26,7 +27,6 @@ import {
   sendRequest,
 } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { readyStream } from "../whole-as-stream.ts";
 import { AnswerReader } from "./answer-reader.ts";
 import { geminiAudio } from "./audio.ts";

@@ -12,13 +12,13 @@ import type {
 } from "../media.ts";
 import { requestHeaders } from "../openai/chat/chat-provider.ts";
 import { failureOfStatus } from "../openai/failure-mapping.ts";
-import { openAiVariant } from "../openai/wire-dialects.ts";
+import { openAiVariant } from "../openai/openai-variants.ts";
 import type { AnswerThread } from "../thread-work.ts";
 import { failureOfThrown } from "../transport/call-failures.ts";
+import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
 import { type HttpClient, isEventStream, isJson } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { MistralSpeechDecoder, mistralSpeech } from "./speech.ts";
 import { MistralTranscriptDecoder, mistralTranscript } from "./transcript.ts";
 

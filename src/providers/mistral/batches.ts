@@ -26,7 +26,7 @@ import { BatchEndpoints, BatchFiles, namesIn } from "../openai/batches/batch-fil
 import type { OpenAiBatchDependencies } from "../openai/batches/openai-batches.ts";
 import { requestHeaders } from "../openai/chat/chat-provider.ts";
 import { failureOfStatus } from "../openai/failure-mapping.ts";
-import { openAiVariant } from "../openai/wire-dialects.ts";
+import { openAiVariant } from "../openai/openai-variants.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { statusFailure } from "../transport/status-failure.ts";
 

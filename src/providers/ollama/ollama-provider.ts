@@ -10,6 +10,7 @@ import type {
 import type { AnswerThread } from "../thread-work.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import {
   type HttpClient,
@@ -17,7 +18,6 @@ import {
   isJson,
   type ProviderResponse,
 } from "../transport/provider-response.ts";
-import { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { type OllamaAddresses, ollamaAddresses } from "./addresses.ts";
 import { AnswerEvents } from "./answer-events.ts";
 import { ollamaFields } from "./chat-fields.ts";

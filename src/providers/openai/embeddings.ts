@@ -9,7 +9,7 @@ import { type HttpClient, sendRequest } from "../transport/provider-response.ts"
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
-import { openAiVariant } from "./wire-dialects.ts";
+import { openAiVariant } from "./openai-variants.ts";
 
 const FLOAT_BYTES = 4;
 

@@ -10,7 +10,7 @@ import {
   TOO_LONG_CODES,
   TOO_LONG_WORDS,
   UNSUPPORTED_MESSAGE,
-} from "./wire-dialects.ts";
+} from "./openai-variants.ts";
 
 /** Time for which an endpoint is not used after its account ran out of money. Waiting seconds does not help. */
 export const QUOTA_EXHAUSTED_RETRY_MS = 600_000;

@@ -16,11 +16,15 @@ import { ProviderFailure, type ProviderSettings } from "../interface.ts";
 import { readErrorBody, readWhole } from "../transport/bounded-body.ts";
 import { failureOfThrown } from "../transport/call-failures.ts";
 import { multipartForm } from "../transport/multipart-upload.ts";
-import { type HttpClient, type ProviderRequest, sendRequest } from "../transport/provider-response.ts";
+import {
+  type HttpClient,
+  type ProviderRequest,
+  sendRequest,
+} from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { requestHeaders } from "./chat/chat-provider.ts";
 import { failureOfStatus } from "./failure-mapping.ts";
-import { openAiVariant } from "./wire-dialects.ts";
+import { openAiVariant } from "./openai-variants.ts";
 
 const MAX_ANSWER_BYTES = 4 * 1024 * 1024;
 /** Number of recent files and jobs that are searched for a lost one. */

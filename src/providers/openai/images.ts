@@ -2,11 +2,11 @@ import { dimensionsOf, GPT_IMAGE_SIZES, ratioOfSize } from "../image-models.ts";
 import type { GeneratedImages, ImageCall, ImageEvent, ImageStream, MediaFile } from "../media.ts";
 import { MAX_IMAGES_BYTES } from "../transport/bounded-body.ts";
 import { failureOfThrown } from "../transport/call-failures.ts";
+import type { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
 import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
 import { isEventStream } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
-import type { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { ImageEventDecoder, openAiImageList } from "./image-answers.ts";
 
 type Fields = Readonly<Record<string, unknown>>;

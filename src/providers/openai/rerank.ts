@@ -10,9 +10,9 @@ import { rankingOf } from "../ranking.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import type { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
-import type { HttpJsonProvider } from "../transport/typed-wire.ts";
 import { failureInside } from "./failure-mapping.ts";
 
 /**

@@ -10,11 +10,11 @@ import {
 import type { Speech, SpeechCall } from "../media.ts";
 import type { AbortNotice } from "../transport/call-abort.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import type { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import type { ProviderResponse } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
-import type { HttpJsonProvider } from "../transport/typed-wire.ts";
 import type { StreamDecoder } from "../typed-stream-reader.ts";
 import { failureInside, failureOfErrorBody } from "./failure-mapping.ts";
 

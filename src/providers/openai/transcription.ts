@@ -15,12 +15,12 @@ import type {
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import type { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
 import { isEventStream } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
-import type { HttpJsonProvider } from "../transport/typed-wire.ts";
 import type { StreamDecoder } from "../typed-stream-reader.ts";
 import { failureInside, failureOfErrorBody } from "./failure-mapping.ts";
 

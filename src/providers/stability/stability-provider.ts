@@ -9,12 +9,12 @@ import { AnswerRead, type AnswerThread } from "../thread-work.ts";
 import { MAX_IMAGES_BYTES, parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import { assertKeyIsCarried } from "../transport/fixed-headers.ts";
+import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
-import { HttpJsonProvider } from "../transport/typed-wire.ts";
 
 interface StabilityDependencies {
   readonly clock: Clock;

@@ -3,9 +3,9 @@ import { planSpeech, planTranscript } from "../../../src/inference/call/routing/
 import type { Candidate, RoutePlan } from "../../../src/inference/call/routing/plan-route.ts";
 import type { CatalogueModel, ModelPrices } from "../../../src/lib/catalogue-model.ts";
 import {
+  audioFieldsOf,
   type RequestedSpeech,
   type RequestedTranscript,
-  audioFieldsOf,
 } from "../../../src/providers/audio/fields.ts";
 
 const NO_PRICES: ModelPrices = {
@@ -44,7 +44,7 @@ const transcript = (parts: Partial<RequestedTranscript>, requiresAll = false) =>
 });
 
 function placesOf(plan: RoutePlan): string[] {
-  return plan.candidates.map(({ baseEndpointId: baseEndpointId }) => baseEndpointId);
+  return plan.candidates.map(({ baseEndpointId }) => baseEndpointId);
 }
 
 function refusal(run: () => unknown): unknown {

@@ -1,7 +1,7 @@
 import type { Database } from "../../../../db/client.ts";
 import {
-  type AnswerNote,
   type AnswerKey,
+  type AnswerNote,
   type CacheBounds,
   findCachedAnswers,
   keepAnswer,
@@ -97,7 +97,7 @@ export class AnswerCache {
     this.#isLooking = true;
     while (this.#pending.size > 0) {
       const looks = [...this.#pending.values()].slice(0, MAX_KEYS_A_QUERY);
-      for (const { key: key } of looks) this.#pending.delete(nameOf(key));
+      for (const { key } of looks) this.#pending.delete(nameOf(key));
       await this.#look(looks).catch((error) => {
         for (const { reject } of looks) reject(error);
       });
@@ -108,9 +108,9 @@ export class AnswerCache {
   async #look(looks: readonly Look[]): Promise<void> {
     const { sql, clock } = this.#dependencies;
     const nowMs = clock.nowMs();
-    const keys = looks.map(({ key: key }) => key);
+    const keys = looks.map(({ key }) => key);
     const results = await findCachedAnswers(sql, keys, nowMs);
-    for (const [at, { key: key, resolve }] of looks.entries()) {
+    for (const [at, { key, resolve }] of looks.entries()) {
       const { generation, answer } = results[at]!;
       const opened = answer && this.#opened(answer);
       if (opened !== undefined) this.#noteUse(key, nowMs);

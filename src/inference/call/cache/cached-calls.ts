@@ -18,8 +18,8 @@ import {
 } from "../endpoint.ts";
 import type { RoutePlan } from "../routing/plan-route.ts";
 import type { AnswerCache, CachedAnswer } from "./answer-cache.ts";
-import type { Leader, InFlightDeduplication } from "./flights.ts";
-import { CacheWriter } from "./keeping.ts";
+import { CacheWriter } from "./cache-writer.ts";
+import type { InFlightDeduplication, Leader } from "./in-flight-deduplication.ts";
 import { answerKey, type CacheOrder } from "./order.ts";
 
 export interface CachedCallDependencies extends ChargeDependencies {
@@ -132,7 +132,7 @@ export class CachedCalls {
   async #miss<Request extends AcceptedRequest>(
     { order, form, pay }: CachedCall<Request>,
     current: Pick<CachedCall<Request>, "call" | "plan">,
-    { key: key, generation, flight }: CacheMiss,
+    { key, generation, flight }: CacheMiss,
   ): Promise<CallOutcome> {
     this.#misses++;
     const { log } = current.call;

@@ -1,5 +1,5 @@
 import { GatewayError } from "../../../lib/errors.ts";
-import type { RequestFacts } from "../../../lib/request-facts.ts";
+import type { RequestFacts } from "../../../lib/request-log.ts";
 import type { FairWorkThread } from "../../../lib/work-thread.ts";
 import {
   type ChatAnswer,

@@ -1,4 +1,4 @@
-import { yieldToEventLoop } from "../../../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../../../lib/yield-to-event-loop.ts";
 import {
   type ChatEvent,
   nextPiece,

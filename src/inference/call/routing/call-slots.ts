@@ -1,5 +1,5 @@
 import type { Clock } from "../../../lib/clock.ts";
-import { FairQueue, slotsLeftFree, SharedRoom } from "../../../lib/fair-share.ts";
+import { FairQueue, SharedRoom, slotsLeftFree } from "../../../lib/fair-share.ts";
 import type { ParallelLimit, ParallelSlots } from "../../../platform/cluster/interface.ts";
 import type { AbortNotice } from "../../../providers/transport/call-abort.ts";
 

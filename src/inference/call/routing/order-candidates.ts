@@ -89,7 +89,7 @@ function sharedOut(
     weight === 0 ? Number.POSITIVE_INFINITY : -Math.log(uniform(name)) / weight;
   // The keys of a provider share the endpoint's position, so that a second key does not add to its weight.
   const endpoints = new Map<string, number>();
-  for (const { baseEndpointId: baseEndpointId, weight } of candidates) {
+  for (const { baseEndpointId, weight } of candidates) {
     if (!endpoints.has(baseEndpointId))
       endpoints.set(baseEndpointId, score(baseEndpointId, weight ?? 1));
   }
@@ -98,7 +98,7 @@ function sharedOut(
     key === undefined ? 0 : score(endpointId, key.weight),
   );
   const endpointOrder = [...endpoints.keys()];
-  return rankedBy(keys, ({ baseEndpointId: baseEndpointId }) =>
+  return rankedBy(keys, ({ baseEndpointId }) =>
     isShared ? endpoints.get(baseEndpointId)! : endpointOrder.indexOf(baseEndpointId),
   );
 }

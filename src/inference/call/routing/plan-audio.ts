@@ -1,14 +1,14 @@
 import { GatewayError } from "../../../lib/errors.ts";
 import {
-  type RequestedSpeech,
-  type RequestedTranscript,
   type AudioFields,
   type AudioTask,
   audioTaskOf,
+  type RequestedSpeech,
+  type RequestedTranscript,
   type UnsupportedAudio,
 } from "../../../providers/audio/fields.ts";
 import type { FieldModel } from "../../../providers/chat-fields.ts";
-import { filterBySupport } from "./plan-by-lacks.ts";
+import { filterBySupport } from "./filter-by-support.ts";
 import type { Candidate, RoutePlan } from "./plan-route.ts";
 
 /** The requested parts of an audio request, and the parameters that they come from. */
@@ -30,7 +30,10 @@ export function planSpeech(request: AudioRequest<RequestedSpeech>, plan: RoutePl
 }
 
 /** Returns the plan of a transcription or translation, like `planSpeech`. */
-export function planTranscript(request: AudioRequest<RequestedTranscript>, plan: RoutePlan): RoutePlan {
+export function planTranscript(
+  request: AudioRequest<RequestedTranscript>,
+  plan: RoutePlan,
+): RoutePlan {
   return planTask("transcription", request, plan, (fields, model) =>
     fields.transcript(request.parts, model),
   );

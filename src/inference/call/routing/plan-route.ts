@@ -10,7 +10,7 @@ import type {
 import { GatewayError } from "../../../lib/errors.ts";
 import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
 import type { Capability, Provider, ProviderKey } from "../../../providers/interface.ts";
-import type { LoadedByokKeys } from "./own-keys.ts";
+import type { LoadedByokKeys } from "./byok-keys.ts";
 import type { CallLimits } from "./call-slots.ts";
 import { isWeighted, type OrderingDependencies, orderCandidates } from "./order-candidates.ts";
 import type { ProviderPreferences, RoutePreferences } from "./preferences.ts";
@@ -179,8 +179,8 @@ export function planRoute(
     const ordered = orderCandidates(ofModel, preferences, affinity, dependencies);
     return preferences?.allow_fallbacks === false ? ofOneChoice(ordered, preferences) : ordered;
   });
-  const tried = new Set(candidates.map(({ baseEndpointId: baseEndpointId }) => baseEndpointId));
-  for (const { baseEndpointId: baseEndpointId } of allowed.flat()) {
+  const tried = new Set(candidates.map(({ baseEndpointId }) => baseEndpointId));
+  for (const { baseEndpointId } of allowed.flat()) {
     if (!tried.has(baseEndpointId)) skipped.set(baseEndpointId, "no_fallbacks");
   }
   if (candidates.length === 0 && allowed.flat().length > 0) throw noneLeft("order", models, all);
@@ -334,7 +334,7 @@ function ofOneChoice(
     return candidates.filter(({ providerId }) => order.includes(providerId));
   }
   return candidates.filter(
-    ({ baseEndpointId: baseEndpointId }) => baseEndpointId === candidates[0]!.baseEndpointId,
+    ({ baseEndpointId }) => baseEndpointId === candidates[0]!.baseEndpointId,
   );
 }
 

@@ -1,6 +1,6 @@
 import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
 import type { Provider } from "../../../providers/interface.ts";
-import type { EndpointActors } from "./call-candidates.ts";
+import type { EndpointActors } from "./failover.ts";
 import { endpointIdsOf } from "./plan-route.ts";
 
 export interface ProviderHealthDependencies {

@@ -1,5 +1,5 @@
 import type { StatementEffect } from "../../../../db/ledger/effects.ts";
-import type { UndeliveredChargeJournal } from "../../../billing/ledger/undelivered.ts";
+import type { UndeliveredChargeJournal } from "../../../billing/ledger/undelivered-charge-journal.ts";
 import { finishesWithin } from "../../../lib/deadlines.ts";
 import { estimatedUsage, type Usage } from "../../../lib/usage.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
@@ -11,7 +11,7 @@ import {
   type StoredIdempotentResult,
 } from "../call-charge.ts";
 import type { AcceptedRequest, StepBound, StepMoney, StreamForm } from "../endpoint.ts";
-import type { CallDependencies } from "../routing/call-candidates.ts";
+import type { CallDependencies } from "../routing/failover.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 
 /** The minimum wait of a failed stream's end for its charge, even after the total timeout. */

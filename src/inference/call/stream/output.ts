@@ -1,5 +1,5 @@
 import { enqueueInPieces } from "../../../lib/body-pieces.ts";
-import type { CacheWriter } from "../cache/keeping.ts";
+import type { CacheWriter } from "../cache/cache-writer.ts";
 import { MAX_STORED_RESULT_BYTES } from "../idempotency/idempotency.ts";
 
 export interface OutputOptions {

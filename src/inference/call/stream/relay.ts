@@ -1,7 +1,7 @@
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import type { Clock } from "../../../lib/clock.ts";
 import { finishesWithin } from "../../../lib/deadlines.ts";
 import { GatewayError } from "../../../lib/errors.ts";
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { nextPiece, type PieceReader, ProviderFailure } from "../../../providers/interface.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import type { StreamCheckpoints } from "./charge.ts";

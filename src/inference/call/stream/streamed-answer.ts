@@ -30,7 +30,7 @@ import { addCostHeader, answerHeaders, explainFailure } from "../answer-headers.
 import type { AdmittedCall, CallOutcome } from "../call.ts";
 import type { MeteredFigures } from "../call-charge.ts";
 import type { AcceptedRequest, AnswerFacts, StreamForm } from "../endpoint.ts";
-import type { Failover } from "../routing/call-candidates.ts";
+import type { Failover } from "../routing/failover.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 import { asStreamError, isOfProvider } from "../routing/provider-error.ts";
 import { StreamCharge, type StreamChargeDependencies } from "./charge.ts";

@@ -1,5 +1,5 @@
-import { IntrusiveList, type ListNode } from "../../../lib/age-order.ts";
 import type { Clock } from "../../../lib/clock.ts";
+import { IntrusiveList, type ListNode } from "../../../lib/intrusive-list.ts";
 
 /** A running stream, as a node of the ticker's list. Only the ticker sets its neighbours. */
 export interface Ticking extends ListNode<Ticking> {

@@ -1,5 +1,5 @@
+import { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import { clientClosed, GatewayError } from "../../../lib/errors.ts";
-import { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { traced } from "../../../lib/trace.ts";
 import { nextPiece, type PieceReader, ProviderFailure } from "../../../providers/interface.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
@@ -12,7 +12,7 @@ import type {
   StepMoney,
   StreamForm,
 } from "../endpoint.ts";
-import { type CallDependencies, Failover } from "../routing/call-candidates.ts";
+import { type CallDependencies, Failover } from "../routing/failover.ts";
 import type { Candidate } from "../routing/plan-route.ts";
 
 /** The maximum size of events without content that are withheld until content arrives. */

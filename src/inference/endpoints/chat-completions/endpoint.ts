@@ -1,11 +1,11 @@
 import { errorEnvelope } from "../../../http/error-response.ts";
 import type { RouteDefinition } from "../../../http/route.ts";
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import type { GatewayError } from "../../../lib/errors.ts";
 import { latin1OfText } from "../../../lib/event-splitter.ts";
 import { plus } from "../../../lib/exact-integer.ts";
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { withMembers } from "../../../lib/json.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import {
@@ -32,12 +32,12 @@ import { searchMissing } from "../../tools/web-search/search-backend.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
+import { chatCacheFormat } from "./cache-format.ts";
 import { ChatSearch } from "./chat-search.ts";
 import { costBound, countedUsage, type PromptSize, promptSize } from "./cost-bound.ts";
 import { customToolsOf, takesCustomTools, withCustomCalls } from "./custom-tools.ts";
 import { type DebugEcho, EchoedBody, wantsEcho } from "./debug-echo.ts";
 import { type DocumentTexts, longBodyWithTexts, prepareDocuments } from "./file-parser.ts";
-import { chatCacheFormat } from "./kept-answer.ts";
 import { readLongChat } from "./long-chat.ts";
 import { asksMiddleOut, planTransformed, promptLimit, shareByProvider } from "./middle-out.ts";
 import { checkChat, filledChat } from "./preset.ts";

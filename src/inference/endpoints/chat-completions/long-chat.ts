@@ -2,7 +2,7 @@ import type { LongRead } from "../../../http/route.ts";
 import type { SharedBytes } from "../../../lib/shared-bytes.ts";
 import type { ChatBody } from "../../../providers/chat-body.ts";
 import type { CallGuard } from "../../call/guard/call-guard.ts";
-import type { Preset } from "../../definitions/known-definitions.ts";
+import type { Preset } from "../../definitions/definition-cache.ts";
 import type { LongBodies, LongBody } from "../long-bodies.ts";
 import { GUARDRAILS_APPLIED } from "../paid-route.ts";
 import type { PromptSize } from "./cost-bound.ts";

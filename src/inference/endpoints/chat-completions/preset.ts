@@ -1,5 +1,5 @@
 import { createCheck } from "../../../http/validate.ts";
-import type { Preset } from "../../definitions/known-definitions.ts";
+import type { Preset } from "../../definitions/definition-cache.ts";
 import { isOpenIn, membersOfPreset } from "../fill-preset.ts";
 import type { ChatRequest } from "./request.ts";
 import { chatCompletionBody } from "./schema.ts";

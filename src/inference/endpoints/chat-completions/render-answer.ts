@@ -1,5 +1,5 @@
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import { latin1OfText } from "../../../lib/event-splitter.ts";
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import type {

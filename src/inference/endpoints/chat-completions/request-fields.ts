@@ -4,7 +4,7 @@ import {
   type Barrier,
   type CandidateSupport,
   filterBySupport,
-} from "../../call/routing/plan-by-lacks.ts";
+} from "../../call/routing/filter-by-support.ts";
 import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
 import { longCacheLifetime } from "./cost-bound.ts";
 import { asFunctions, customToolsOf, takesCustomTools } from "./custom-tools.ts";

@@ -1,4 +1,4 @@
-import { yieldToEventLoop } from "../../../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../../../lib/yield-to-event-loop.ts";
 
 /**
  * Characters of a piece. A multiple of 4, whose bytes are a multiple of 3, so that each piece is complete

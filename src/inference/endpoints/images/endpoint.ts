@@ -1,9 +1,9 @@
 import { errorEnvelope } from "../../../http/error-response.ts";
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import type { GatewayError } from "../../../lib/errors.ts";
 import { latin1OfText } from "../../../lib/event-splitter.ts";
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import { ProviderFailure } from "../../../providers/interface.ts";
 import type { ImageCall } from "../../../providers/media.ts";
@@ -13,9 +13,9 @@ import type { AnswerFacts, OpenedStream, PaidEndpoint, StreamForm } from "../../
 import type { Candidate } from "../../call/routing/plan-route.ts";
 import type { MediaLinks } from "../../media-links/media-links.ts";
 import { imagesBound, imagesUsage } from "./cost-bound.ts";
+import { type FetchImage, imagesOf, type MadeImages } from "./decoded-images.ts";
 import { callForImages } from "./image-call.ts";
 import { readerOfWhole, StreamedImages } from "./image-stream.ts";
-import { type FetchImage, imagesOf, type MadeImages } from "./made-images.ts";
 import { addsBase64, planImages } from "./plan-images.ts";
 import { imagesBody, type RenderedImages, renderImages, usageBody } from "./render-images.ts";
 import { type AcceptedImages, acceptForm, acceptGeneration } from "./request.ts";

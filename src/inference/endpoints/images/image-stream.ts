@@ -1,4 +1,4 @@
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import { kindOfImage } from "../../../lib/image-header.ts";
 import { NO_TOKENS, type Usage } from "../../../lib/usage.ts";
 import { type PieceReader, ProviderFailure } from "../../../providers/interface.ts";
@@ -6,7 +6,7 @@ import type { ImageEvent, ImageFacts } from "../../../providers/media.ts";
 import { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import { isBase64 } from "./base64-pieces.ts";
 import type { MadeOfRequest } from "./cost-bound.ts";
-import { factsOf, type MadeImages } from "./made-images.ts";
+import { factsOf, type MadeImages } from "./decoded-images.ts";
 import { factMembers, imageFrame } from "./render-images.ts";
 import type { AcceptedImages } from "./request.ts";
 

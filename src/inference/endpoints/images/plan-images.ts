@@ -1,7 +1,7 @@
 import { GatewayError } from "../../../lib/errors.ts";
 import type { FieldModel } from "../../../providers/chat-fields.ts";
 import type { RequestedImages } from "../../../providers/image-fields.ts";
-import { type CandidateSupport, filterBySupport } from "../../call/routing/plan-by-lacks.ts";
+import { type CandidateSupport, filterBySupport } from "../../call/routing/filter-by-support.ts";
 import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
 import type { AcceptedImages } from "./request.ts";
 
@@ -89,7 +89,12 @@ function filtered(plan: RoutePlan, matches: (candidate: Candidate) => boolean): 
   return { ...plan, models: candidates.length === 0 ? plan.models : models, candidates };
 }
 
-function requestedImages({ task, images, mask, requested: asked }: AcceptedImages): RequestedImages {
+function requestedImages({
+  task,
+  images,
+  mask,
+  requested: asked,
+}: AcceptedImages): RequestedImages {
   return { task, inputs: images.length, hasMask: mask !== undefined, fields: asked };
 }
 

@@ -2,7 +2,7 @@ import type { LongRead } from "../../../http/route.ts";
 import type { SharedBytes } from "../../../lib/shared-bytes.ts";
 import type { ChatBody } from "../../../providers/chat-body.ts";
 import type { CallGuard } from "../../call/guard/call-guard.ts";
-import type { Preset } from "../../definitions/known-definitions.ts";
+import type { Preset } from "../../definitions/definition-cache.ts";
 import type { PromptSize } from "../chat-completions/cost-bound.ts";
 import { chatRoutingView, type LongChatFacts } from "../chat-completions/long-chat.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";

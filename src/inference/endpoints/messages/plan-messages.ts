@@ -2,7 +2,7 @@ import { GatewayError } from "../../../lib/errors.ts";
 import type { FieldModel } from "../../../providers/chat-fields.ts";
 import type { MessagesProvider } from "../../../providers/messages-provider.ts";
 import type { Candidate, RoutePlan, UnsupportedFields } from "../../call/routing/plan-route.ts";
-import { requestedParts, planFields } from "../chat-completions/request-fields.ts";
+import { planFields, requestedParts } from "../chat-completions/request-fields.ts";
 import { CONTEXT_EDITS, CONTEXT_EDITS_BETA } from "./platform-request.ts";
 import type { MessagesFacts } from "./request-facts.ts";
 
@@ -105,10 +105,7 @@ function planPassed(request: CandidateNeeds, passable: readonly Candidate[]): Pa
   return { candidates: new Set(passable), lacked: unsupported, skipped: [] };
 }
 
-function unsupportedByPlatform(
-  request: CandidateNeeds,
-  candidate: Candidate,
-): readonly string[] {
+function unsupportedByPlatform(request: CandidateNeeds, candidate: Candidate): readonly string[] {
   const platform = platformOf(candidate, request.betas);
   if (platform === undefined) return [];
   return request.platformsLack.filter((name) => name !== CONTEXT_EDITS || !platform.editsContext);
@@ -145,7 +142,7 @@ function planTranslated(request: CandidateNeeds, plan: RoutePlan, passed: Part):
     planned = planFields(request.chat, { ...plan, candidates }, HINTS);
   } catch (error) {
     if (passed.candidates.size === 0) throw renamed(error);
-    const skipped = candidates.map(({ baseEndpointId: baseEndpointId }) => ({
+    const skipped = candidates.map(({ baseEndpointId }) => ({
       baseEndpointId,
       reason: "lacks_fields",
     }));

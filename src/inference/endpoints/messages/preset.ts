@@ -1,6 +1,6 @@
 import { createCheck } from "../../../http/validate.ts";
 import { isFields } from "../../../lib/json.ts";
-import type { Preset } from "../../definitions/known-definitions.ts";
+import type { Preset } from "../../definitions/definition-cache.ts";
 import { isOpenIn, membersOfPreset } from "../fill-preset.ts";
 import { type MessagesBody, WITHOUT_COUNTERPART } from "./request.ts";
 import { countBody, messagesBody } from "./schema.ts";

@@ -4,8 +4,8 @@ import { type BodyShape, shapedBody } from "../chat-completions/provider-body.ts
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { cacheControlsOf, withDefaultLifetime, withPlainCache } from "./cache-controls.ts";
 import { chatRequestOf } from "./chat-request.ts";
-import { passedMedia } from "./passed-media.ts";
-import { passedFields, unpricedFields } from "./passed-request.ts";
+import { passedMedia } from "./native-media.ts";
+import { passedFields, unpricedFields } from "./native-request.ts";
 import { platformFields, unsupportedByPlatforms } from "./platform-request.ts";
 import { isCustom, type MessagesBody, type Tool, WITHOUT_COUNTERPART } from "./request.ts";
 

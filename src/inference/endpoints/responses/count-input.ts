@@ -7,10 +7,10 @@ import type { HostedServices } from "../../tools/hosted-services.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { type AcceptedResponse, acceptResponse } from "./accepted.ts";
 import { ResponsesEndpoint } from "./endpoint.ts";
-import { ResponseStoreWriter } from "./keep-response.ts";
 import { type CountInputCall, LongResponses, readLongResponses } from "./long-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
 import type { ResponseStore } from "./response-store.ts";
+import { ResponseStoreWriter } from "./response-store-writer.ts";
 import { inputTokens, responsesBody } from "./schema.ts";
 
 /**

@@ -3,8 +3,8 @@ import {
   CustomCallWriter,
   FunctionCallWriter,
   HostedToolWriter,
-  type ItemTarget,
   type ItemStatus,
+  type ItemTarget,
   MessageWriter,
   type SendEvent,
 } from "./item-writers.ts";

@@ -1,7 +1,7 @@
 import { bodyHash } from "../../../http/idempotency-key.ts";
 import { parseJson, textOfShared } from "../../../http/read-body.ts";
 import { assertRecordable } from "../../call/endpoint.ts";
-import type { Preset } from "../../definitions/known-definitions.ts";
+import type { Preset } from "../../definitions/definition-cache.ts";
 import { countChatTokens } from "../chat-completions/chat-tokens.ts";
 import { longChatFacts } from "../chat-completions/long-chat-work.ts";
 import { type BodyShape, shapedBody } from "../chat-completions/provider-body.ts";

@@ -2,7 +2,7 @@ import type { LongRead } from "../../../http/route.ts";
 import type { SharedBytes } from "../../../lib/shared-bytes.ts";
 import { CallAbort } from "../../../providers/transport/call-abort.ts";
 import type { CallGuard } from "../../call/guard/call-guard.ts";
-import type { Preset } from "../../definitions/known-definitions.ts";
+import type { Preset } from "../../definitions/definition-cache.ts";
 import { chatRoutingView, type LongChatFacts } from "../chat-completions/long-chat.ts";
 import type { LongBodies, LongBody } from "../long-bodies.ts";
 import { GUARDRAILS_APPLIED } from "../paid-route.ts";

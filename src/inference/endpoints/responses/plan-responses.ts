@@ -1,5 +1,5 @@
 import { GatewayError } from "../../../lib/errors.ts";
-import { type CandidateSupport, filterBySupport } from "../../call/routing/plan-by-lacks.ts";
+import { type CandidateSupport, filterBySupport } from "../../call/routing/filter-by-support.ts";
 import type { Candidate, RoutePlan, UnsupportedFields } from "../../call/routing/plan-route.ts";
 import { planFields } from "../chat-completions/request-fields.ts";
 import { goesAsItems, unsupportedProviderTools } from "./provider-tools.ts";

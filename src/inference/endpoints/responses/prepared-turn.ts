@@ -3,7 +3,7 @@ import type { RequestContext } from "../../../http/route.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { type SharedBytes, SharedBytesWriter } from "../../../lib/shared-bytes.ts";
 import type { CallGuard } from "../../call/guard/call-guard.ts";
-import type { DefinitionCache } from "../../definitions/known-definitions.ts";
+import type { DefinitionCache } from "../../definitions/definition-cache.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { GUARDRAILS_APPLIED, type LoadedBody, type Prepare } from "../paid-route.ts";

@@ -1,6 +1,6 @@
 import { createCheck } from "../../../http/validate.ts";
 import { isFields } from "../../../lib/json.ts";
-import type { Preset } from "../../definitions/known-definitions.ts";
+import type { Preset } from "../../definitions/definition-cache.ts";
 import { isOpenIn, membersOfPreset } from "../fill-preset.ts";
 import type { ResponsesBody } from "./request.ts";
 import { responsesBody } from "./schema.ts";

@@ -1,7 +1,7 @@
 import type { ModelPrices, ModelTerms } from "../../../lib/catalogue-model.ts";
 import { exact, plus, times } from "../../../lib/exact-integer.ts";
 import type { CostBound } from "../../call/endpoint.ts";
-import type { CandidateSupport } from "../../call/routing/plan-by-lacks.ts";
+import type { CandidateSupport } from "../../call/routing/filter-by-support.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
 import { costBound, type PromptSize } from "../chat-completions/cost-bound.ts";
 import { NAMESPACE } from "./namespace-tools.ts";
@@ -123,7 +123,10 @@ export function goesAsItems(
 }
 
 /** Returns the provider tools that a candidate does not support. */
-export function unsupportedProviderTools(facts: ResponsesFacts, candidate: Candidate): CandidateSupport {
+export function unsupportedProviderTools(
+  facts: ResponsesFacts,
+  candidate: Candidate,
+): CandidateSupport {
   const leftOut: string[] = [];
   let barrier: CandidateSupport["barrier"];
   const asItems = goesAsItems(facts, candidate);

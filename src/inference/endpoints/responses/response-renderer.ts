@@ -1,7 +1,7 @@
 import { errorEnvelope } from "../../../http/error-response.ts";
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import type { GatewayError } from "../../../lib/errors.ts";
 import { latin1OfText } from "../../../lib/event-splitter.ts";
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { isFields } from "../../../lib/json.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import type { ChatEvent } from "../../../providers/interface.ts";

@@ -17,7 +17,7 @@ import {
 import { GatewayError, overloaded } from "../../../lib/errors.ts";
 import { FairSemaphore } from "../../../lib/fair-share.ts";
 import type { Keyring } from "../../../lib/keyring.ts";
-import { yieldToEventLoop } from "../../../lib/turn-of-loop.ts";
+import { yieldToEventLoop } from "../../../lib/yield-to-event-loop.ts";
 
 /** Bytes of a sealed piece. Sealing and writing a piece takes about a millisecond. */
 const PIECE_BYTES = 262_144;

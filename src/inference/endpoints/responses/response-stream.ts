@@ -1,7 +1,7 @@
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import type { GatewayError } from "../../../lib/errors.ts";
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import type { ChatAnswer, ChatEvent, PieceReader } from "../../../providers/interface.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
@@ -20,11 +20,11 @@ import {
   BEGUN_EVENTS,
 } from "./accepted.ts";
 import { loopOfTools } from "./hosted-loop.ts";
-import type { ResponseStoreWriter } from "./keep-response.ts";
 import type { OutputOptions } from "./output-items.ts";
 import { goesAsItems } from "./provider-tools.ts";
 import { nameOfResponse } from "./response-json.ts";
 import { EVENT_STREAM, errorFrame, ResponseRenderer } from "./response-renderer.ts";
+import type { ResponseStoreWriter } from "./response-store-writer.ts";
 
 type Events = PieceReader<readonly ChatEvent[]>;
 

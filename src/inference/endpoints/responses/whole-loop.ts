@@ -1,5 +1,5 @@
+import { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import { GatewayError } from "../../../lib/errors.ts";
-import { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import {
   type ChatEvent,
   nextPiece,

@@ -1,9 +1,9 @@
 import { errorEnvelope } from "../../../http/error-response.ts";
 import type { RouteDefinition } from "../../../http/route.ts";
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { latin1OfText } from "../../../lib/event-splitter.ts";
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import { SOUND_TYPES } from "../../../providers/audio/sound-answer.ts";
 import { nextPiece } from "../../../providers/interface.ts";

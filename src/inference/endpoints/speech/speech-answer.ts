@@ -1,4 +1,4 @@
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import type { Speech, SpeechFormat } from "../../../providers/media.ts";
 import { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import { brokenAnswer } from "../../../providers/transport/call-failures.ts";

@@ -1,7 +1,7 @@
 import { errorEnvelope } from "../../../http/error-response.ts";
 import type { FileRule, ReceivedForm } from "../../../http/model-form.ts";
-import type { SpooledMedia } from "../../../http/passing-files.ts";
 import type { RouteDefinition } from "../../../http/route.ts";
+import type { SpooledMedia } from "../../../http/spooled-uploads.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import type { SoundLength } from "../../../lib/sound/measure-sound.ts";
 import type { Usage } from "../../../lib/usage.ts";

@@ -1,5 +1,5 @@
 import { readSync } from "node:fs";
-import type { SpooledMedia } from "../../../http/passing-files.ts";
+import type { SpooledMedia } from "../../../http/spooled-uploads.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { measureSound, type SoundLength } from "../../../lib/sound/measure-sound.ts";
 import type { FairWorkThread } from "../../../lib/work-thread.ts";

@@ -1,5 +1,5 @@
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import { latin1OfText } from "../../../lib/event-splitter.ts";
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import type { PieceReader } from "../../../providers/interface.ts";
 import type { Transcript, TranscriptEvent } from "../../../providers/media.ts";
 import { StreamedAnswer } from "../../../providers/streamed-answer.ts";

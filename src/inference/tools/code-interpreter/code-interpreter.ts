@@ -3,9 +3,9 @@ import { resolve } from "node:path";
 import { GatewayError } from "../../../lib/errors.ts";
 import { newId } from "../../../lib/ids.ts";
 import type {
-  ToolContext,
   RequestedTool,
   RequestTools,
+  ToolContext,
   ToolFactory,
   ToolOpening,
 } from "../registry.ts";

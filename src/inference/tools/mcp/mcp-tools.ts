@@ -4,9 +4,9 @@ import { EgressRefused } from "../../../platform/egress/guard.ts";
 import type { AddedMessage } from "../added-messages.ts";
 import type {
   OpenedTools,
-  ToolContext,
   RequestedTool,
   RequestTools,
+  ToolContext,
   ToolFactory,
   ToolOpening,
 } from "../registry.ts";

@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import { optional } from "../../../http/route.ts";
 import { createCheck } from "../../../http/validate.ts";
-import { checkRequested, type ToolContext, type RequestedTool } from "../registry.ts";
+import { checkRequested, type RequestedTool, type ToolContext } from "../registry.ts";
 import type { McpServer, McpTool } from "./mcp-connection.ts";
 
 const MAX_LABEL_CHARACTERS = 64;
@@ -85,10 +85,7 @@ export interface RequestedServer extends McpServer {
 }
 
 /** Parses an entry of `tools`. Throws 400 with the parameter. */
-export function requestedServer(
-  requested: RequestedTool,
-  context: ToolContext,
-): RequestedServer {
+export function requestedServer(requested: RequestedTool, context: ToolContext): RequestedServer {
   checkRequested(check, requested, context);
   const { server_label: label, server_url: url, ...rest } = requested as Checked;
   const { authorization, headers, allowed_tools: allowed, require_approval: approval } = rest;

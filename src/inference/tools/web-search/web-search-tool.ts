@@ -1,5 +1,5 @@
 import { isFields, jsonValue } from "../../../lib/json.ts";
-import type { ToolContext, RequestedTool, RequestTools, ToolFactory } from "../registry.ts";
+import type { RequestedTool, RequestTools, ToolContext, ToolFactory } from "../registry.ts";
 import type { GatewayTool, ToolOutcome, ToolRun } from "../tool.ts";
 import { SearchFailed, searchMissing } from "./search-backend.ts";
 import { type SearchOptions, searchOptionsOfTool, type UserLocation } from "./search-options.ts";

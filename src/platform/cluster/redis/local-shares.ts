@@ -1,5 +1,5 @@
 import type { Clock } from "../../../lib/clock.ts";
-import { ONE_ADMISSION, type RateAmount, type RateDecision, createRecount } from "../interface.ts";
+import { createRecount, ONE_ADMISSION, type RateAmount, type RateDecision } from "../interface.ts";
 import { MemoryRateWindows } from "../memory.ts";
 import { BUCKET_MS, type SlidingWindow } from "../sliding-window.ts";
 import type { RedisBucketOf } from "./rate-scripts.ts";
@@ -195,7 +195,7 @@ export class InstanceAdmissions {
   /** Takes an amount of `share`, or rejects, without Redis. Throws 503 like `reserve`. */
   takeShare(key: string, share: number, amount = ONE_ADMISSION): RateDecision {
     const decision = this.#windows.take(key, share, amount);
-    const { isAdmitted, admittedAmount: admittedAmount, recount } = decision;
+    const { isAdmitted, admittedAmount, recount } = decision;
     if (!isAdmitted) return decision;
     const bucket = this.#windows.nowBucket;
     this.#remember(key, bucket, admittedAmount);

@@ -1,14 +1,14 @@
 import type { Clock } from "../../../lib/clock.ts";
 import { type GatewayError, overloaded } from "../../../lib/errors.ts";
 import {
+  createRecount,
   ONE_ADMISSION,
   type RateAmount,
   type RateDecision,
   type RateWindows,
-  createRecount,
 } from "../interface.ts";
 import type { SlidingWindow } from "../sliding-window.ts";
-import { LocalShares, type InstanceAdmissions } from "./local-shares.ts";
+import { type InstanceAdmissions, LocalShares } from "./local-shares.ts";
 import {
   type Answer,
   CountersLost,
@@ -279,7 +279,7 @@ export class RedisRateWindows implements RateWindows {
 
   #answer(take: WaitingTake, answer: Answer, generation: string): void {
     const { key, window } = take;
-    const { isAdmitted, admittedAmount: admittedAmount, bucket } = answer;
+    const { isAdmitted, admittedAmount, bucket } = answer;
     this.#noticeLoss(take, answer, generation);
     let recount: RateDecision["recount"];
     if (isAdmitted) {

@@ -27,7 +27,7 @@ import { statusFailure } from "../../transport/status-failure.ts";
 import type { OpenAiDependencies } from "../chat/chat-provider.ts";
 import { requestHeaders } from "../chat/chat-provider.ts";
 import { failureOfStatus } from "../failure-mapping.ts";
-import { openAiVariant } from "../wire-dialects.ts";
+import { openAiVariant } from "../openai-variants.ts";
 import { BatchEndpoints, BatchFiles, namesIn } from "./batch-files.ts";
 
 /** OpenAI's limits (https://platform.openai.com/docs/guides/batch). */

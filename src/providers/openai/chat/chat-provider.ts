@@ -26,6 +26,7 @@ import type { AbortNotice } from "../../transport/call-abort.ts";
 import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../../transport/fixed-headers.ts";
 import { createHttpClient } from "../../transport/http-client.ts";
+import { HttpJsonProvider } from "../../transport/http-json-provider.ts";
 import {
   type HttpClient,
   isEventStream,
@@ -36,21 +37,20 @@ import {
 } from "../../transport/provider-response.ts";
 import { endpointUrl } from "../../transport/request-head.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
-import { HttpJsonProvider } from "../../transport/typed-wire.ts";
 import { openAiEmbed } from "../embeddings.ts";
 import { failureOfErrorBody, failureOfStatus } from "../failure-mapping.ts";
 import { openAiImages } from "../images.ts";
 import { openAiModerate } from "../moderations.ts";
-import { openAiRerank } from "../rerank.ts";
-import { ResponsesClient } from "../responses/responses-wire.ts";
-import { openAiSpeak } from "../speech.ts";
-import { openAiTranscribe } from "../transcription.ts";
 import {
   type OpenAiVariant,
   openAiKeyHeader,
   openAiVariant,
   speaksResponses,
-} from "../wire-dialects.ts";
+} from "../openai-variants.ts";
+import { openAiRerank } from "../rerank.ts";
+import { ResponsesClient } from "../responses/responses-wire.ts";
+import { openAiSpeak } from "../speech.ts";
+import { openAiTranscribe } from "../transcription.ts";
 import {
   completionToStream,
   longCompletion,

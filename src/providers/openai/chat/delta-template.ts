@@ -1,4 +1,4 @@
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 
 /**
  * Most chunks of a stream differ from the previous one only in their text. A template has the strings around the text

@@ -6,7 +6,7 @@ import {
   FINISH_REASONS,
   OTHER_REASONING_NAME,
   SERVICE_TIERS,
-} from "../wire-dialects.ts";
+} from "../openai-variants.ts";
 
 type Fields = Record<string, unknown>;
 

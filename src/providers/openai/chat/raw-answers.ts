@@ -1,4 +1,4 @@
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import { isFields } from "../../../lib/json.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import {
@@ -16,7 +16,7 @@ import { parsedAnswer } from "../../transport/bounded-body.ts";
 import { brokenAnswer } from "../../transport/call-failures.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
 import { failureInside } from "../failure-mapping.ts";
-import { PRIVATE_MEMBERS } from "../wire-dialects.ts";
+import { PRIVATE_MEMBERS } from "../openai-variants.ts";
 import {
   createdTime,
   endsInFailure,

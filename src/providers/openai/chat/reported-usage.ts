@@ -1,7 +1,7 @@
 import { isFields } from "../../../lib/json.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import { mediaTokens } from "../../streamed-answer.ts";
-import { CACHE_WRITE_NAMES, CACHED_TOKENS_NAMES, GROQS_MEMBER } from "../wire-dialects.ts";
+import { CACHE_WRITE_NAMES, CACHED_TOKENS_NAMES, GROQS_MEMBER } from "../openai-variants.ts";
 
 /**
  * Returns the usage in a completion or a chunk: its own, or Groq's in `x_groq`, or Moonshot's in the choice. The last

@@ -1,5 +1,5 @@
 import { BodyRender, type ChatRequestFields, type RenderedBody } from "../../chat-body.ts";
-import { type OpenAiVariant, openAiVariant } from "../wire-dialects.ts";
+import { type OpenAiVariant, openAiVariant } from "../openai-variants.ts";
 
 type Body = ChatRequestFields;
 type BodyShaper = (body: Body, model: string, modelId?: string) => Body;

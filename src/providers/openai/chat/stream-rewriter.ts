@@ -1,24 +1,24 @@
+import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import { EventSplitter, latin1OfText } from "../../../lib/event-splitter.ts";
-import type { ByteBuffer } from "../../../lib/growing-bytes.ts";
 import { isFields } from "../../../lib/json.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import { type AnswerOptions, type FinishReason, ProviderFailure } from "../../interface.ts";
 import { StreamedAnswer } from "../../streamed-answer.ts";
-import { PRIVATE_MEMBERS } from "../wire-dialects.ts";
+import { PRIVATE_MEMBERS } from "../openai-variants.ts";
 import { type DeltaTemplate, learnTemplate } from "./delta-template.ts";
 import {
-  isEmptyDelta,
   createdTime,
   failedChoice,
   finishReason,
   hideReasoning,
+  isEmptyDelta,
   isText,
   normaliseContent,
   normaliseHead,
   parseChunk,
   reportsError,
 } from "./provider-content.ts";
-import { reportedUsage, mergeUsage } from "./reported-usage.ts";
+import { mergeUsage, reportedUsage } from "./reported-usage.ts";
 import { calledBytes, callIdStem, dropEmptyCalls, StreamedToolCalls } from "./tool-calls.ts";
 
 /** Returns the failure for an event that reports an error. */

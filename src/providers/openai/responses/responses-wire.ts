@@ -1,8 +1,8 @@
 import type { ChatAnswer, ChatCall } from "../../interface.ts";
 import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
+import type { HttpJsonProvider } from "../../transport/http-json-provider.ts";
 import { isEventStream, isJson, type ProviderResponse } from "../../transport/provider-response.ts";
 import { endpointUrl } from "../../transport/request-head.ts";
-import type { HttpJsonProvider } from "../../transport/typed-wire.ts";
 import { ResponsesDecoder } from "./event-decoder.ts";
 import { responsesBody } from "./request-body.ts";
 import { wholeResponse } from "./whole-answer.ts";

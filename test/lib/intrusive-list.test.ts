@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { IntrusiveList, type ListNode } from "../../src/lib/age-order.ts";
+import { IntrusiveList, type ListNode } from "../../src/lib/intrusive-list.ts";
 
 interface Item extends ListNode<Item> {
   readonly name: number;

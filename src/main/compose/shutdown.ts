@@ -2,7 +2,7 @@ import type { GroupCommit } from "../../../db/ledger/group-commit.ts";
 import type { LastUse } from "../../accounts/keys/api-keys.ts";
 import type { BalanceWatch } from "../../billing/ledger/balance-watch.ts";
 import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
-import type { PendingRefunds } from "../../billing/ledger/undelivered.ts";
+import type { PendingRefunds } from "../../billing/ledger/undelivered-charge-journal.ts";
 import type { FailedRequests } from "../../billing/requests/failed-requests.ts";
 import type { UsageRollUp } from "../../billing/usage/usage.ts";
 import type { BodyBudget } from "../../http/body-budget.ts";

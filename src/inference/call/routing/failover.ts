@@ -8,7 +8,7 @@ import {
   isLoggedVerbosely,
   type RecordedRouting,
   type RequestFacts,
-} from "../../../lib/request-facts.ts";
+} from "../../../lib/request-log.ts";
 import { errorType, type TraceSpan } from "../../../lib/trace.ts";
 import { ProviderFailure } from "../../../providers/interface.ts";
 import type { AbortNotice } from "../../../providers/transport/call-abort.ts";

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { TokenReservation } from "../../src/inference/call/call-tokens.ts";
 import type { CostBound } from "../../src/inference/call/endpoint.ts";
+import { TokenReservation } from "../../src/inference/call/token-reservation.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { MemoryRateWindows } from "../../src/platform/cluster/memory.ts";
 

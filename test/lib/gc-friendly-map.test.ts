@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { GcFriendlyMap } from "../../src/lib/churning-map.ts";
+import { GcFriendlyMap } from "../../src/lib/gc-friendly-map.ts";
 
 test("holds what a Map holds, whatever is put in, replaced and taken out", () => {
   const step = fc.tuple(

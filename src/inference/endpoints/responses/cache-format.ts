@@ -1,10 +1,13 @@
 import { EventSplitter, textOfLatin1 } from "../../../lib/event-splitter.ts";
 import { isFields } from "../../../lib/json.ts";
 import type { AnswerGatherer, CacheFormat, HitFacts } from "../../call/endpoint.ts";
-import { decidingFields, parseCacheableJson, longIdentity } from "../chat-completions/kept-answer.ts";
+import {
+  decidingFields,
+  longIdentity,
+  parseCacheableJson,
+} from "../chat-completions/cache-format.ts";
 import type { AcceptedResponse, AdmittedResponse } from "./accepted.ts";
 import { itemEvents } from "./item-events.ts";
-import type { ResponseContents, ResponseStoreWriter } from "./keep-response.ts";
 import {
   nameOfResponse,
   type ResponseParts,
@@ -12,6 +15,7 @@ import {
   usageOf,
   withOutput,
 } from "./response-json.ts";
+import type { ResponseContents, ResponseStoreWriter } from "./response-store-writer.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -46,7 +50,13 @@ export class ResponsesCacheFormat implements CacheFormat<AcceptedResponse> {
     this.#storeWriter = storeWriter;
   }
 
-  identity({ fields, facts, body, background, position: place }: AcceptedResponse): Fields | undefined {
+  identity({
+    fields,
+    facts,
+    body,
+    background,
+    position: place,
+  }: AcceptedResponse): Fields | undefined {
     const acts = facts.hosted?.tools.some(([, { type }]) => ACTING_TOOLS.has(type)) === true;
     if (acts || background !== undefined) return undefined;
     // Each answer extends the conversation, so the same request is different the next time.

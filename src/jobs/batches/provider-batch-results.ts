@@ -13,10 +13,10 @@ import type { BatchRecord } from "../../lib/batch.ts";
 import { timeOfId } from "../../lib/ids.ts";
 import type { BatchResult } from "../../providers/batches.ts";
 import type { Provider } from "../../providers/interface.ts";
-import type { SubmitterParts } from "./handed-lines.ts";
 import { type BatchLine, readBatchLines } from "./input-lines.ts";
 import { isGatewayError, isOverload, isRetryable, type LineAnswer } from "./line-call.ts";
 import { answerPieces } from "./line-results.ts";
+import type { SubmitterParts } from "./provider-batch-submitter.ts";
 
 /** Maximum results in memory at a time. */
 const RESULTS_AT_A_TIME = 500;

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { ByteBuffer } from "../../src/lib/growing-bytes.ts";
+import { ByteBuffer } from "../../src/lib/byte-buffer.ts";
 
 const bytes = fc.uint8Array({ maxLength: 3_000 });
 const step = fc.oneof(

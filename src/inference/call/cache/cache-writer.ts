@@ -88,7 +88,7 @@ export class CacheWriter {
 
   async #keep(text: string | undefined): Promise<void> {
     if (this.#hasEnded) return;
-    const { answers, key: key, generation, order } = this.#parts;
+    const { answers, key, generation, order } = this.#parts;
     const metered = this.#metered;
     if (text === undefined || metered === undefined || generation === undefined) return this.end();
     const { model, provider, chargeNano: costNano, usage } = metered;

@@ -1,9 +1,12 @@
 import { expect, test } from "bun:test";
 import type { ProviderBatchRecord } from "../../db/queries/provider-batches.ts";
 import type { RouteDefinition } from "../../src/http/route.ts";
-import type { SubmitterParts } from "../../src/jobs/batches/handed-lines.ts";
 import { LineCalls } from "../../src/jobs/batches/line-call.ts";
-import { type HeldLine, ProviderBatchResults } from "../../src/jobs/batches/returned-lines.ts";
+import {
+  type HeldLine,
+  ProviderBatchResults,
+} from "../../src/jobs/batches/provider-batch-results.ts";
+import type { SubmitterParts } from "../../src/jobs/batches/provider-batch-submitter.ts";
 import type { BatchRecord } from "../../src/lib/batch.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";

@@ -9,10 +9,10 @@ import type { Clock } from "../lib/clock.ts";
 import { finishesWithin } from "../lib/deadlines.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
 import type { Wakes } from "../platform/cluster/interface.ts";
-import { WebhookWorker } from "./delivery-loop.ts";
 import type { SendEvent } from "./send-event.ts";
 import type { SendSlots } from "./send-slots.ts";
 import type { WebhookSecrets } from "./webhook-secrets.ts";
+import { WebhookWorker } from "./webhook-worker.ts";
 
 export type WebhookActors = ActorRegistry<WebhookState, ReturnType<typeof webhookActor>["verbs"]>;
 

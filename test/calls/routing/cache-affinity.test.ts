@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
+import { CacheAffinity, statesOrder } from "../../../src/inference/call/routing/cache-affinity.ts";
 import type { Candidate, RoutePlan } from "../../../src/inference/call/routing/plan-route.ts";
-import { CacheAffinity, statesOrder } from "../../../src/inference/call/routing/warm-endpoints.ts";
 import type { CatalogueModel } from "../../../src/lib/catalogue-model.ts";
 import { VirtualClock } from "../../../src/lib/clock.ts";
 

@@ -3,10 +3,10 @@ import { isFields, jsonValue } from "../../../lib/json.ts";
 import type { AnswerGatherer, CacheFormat, HitFacts } from "../../call/endpoint.ts";
 import {
   decidingFields,
-  parseCacheableJson,
   longIdentity,
   MAX_CACHED_JSON_BYTES,
-} from "../chat-completions/kept-answer.ts";
+  parseCacheableJson,
+} from "../chat-completions/cache-format.ts";
 import type { AcceptedMessages } from "./accepted.ts";
 import { messageId } from "./message-renderer.ts";
 import { usageOf } from "./whole-message.ts";

@@ -9,7 +9,7 @@ import { newId } from "../../../lib/ids.ts";
 import type { Keyring } from "../../../lib/keyring.ts";
 import { OrganizationCache } from "../../../lib/organization-cache.ts";
 import type { Provider } from "../../../providers/interface.ts";
-import type { ByokProviders } from "./own-providers.ts";
+import type { ByokProviders } from "./byok-providers.ts";
 
 /** Organizations whose keys are cached in memory. */
 const MAX_ORGANIZATIONS = 10_000;

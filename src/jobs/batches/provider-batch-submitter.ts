@@ -25,7 +25,7 @@ import { type Provider, ProviderFailure } from "../../providers/interface.ts";
 import { type BatchLine, readSomeLines } from "./input-lines.ts";
 import { isGatewayError } from "./line-call.ts";
 import type { LineRunParts } from "./line-run.ts";
-import { ProviderBatchResults } from "./returned-lines.ts";
+import { ProviderBatchResults } from "./provider-batch-results.ts";
 
 export interface SubmitterParts extends LineRunParts {
   readonly money: Pick<MoneyPort, "holdLongs" | "endLong">;

@@ -78,7 +78,7 @@ export class InFlightDeduplication {
   }
 
   async #board(waiting: Waiting, over: Promise<never>): Promise<JoinResult> {
-    const { key: key } = waiting;
+    const { key } = waiting;
     const name = `${key.organizationId} ${key.keyHash}`;
     for (;;) {
       const running = this.#flights.get(name);
@@ -104,7 +104,7 @@ export class InFlightDeduplication {
   /** Resolves with the answer of another instance, or with undefined if this request leads. */
   async #claim(
     flight: Leader,
-    { key: key, requestId, find }: Waiting,
+    { key, requestId, find }: Waiting,
     over: Promise<never>,
   ): Promise<CachedAnswer | undefined> {
     const { sql, steadyClock, onError } = this.#dependencies;
@@ -166,7 +166,7 @@ export class Leader {
   readonly #resolve: (answer: CachedAnswer | undefined) => void;
   #onEnd: FlightEnd | undefined;
 
-  constructor({ key: key, requestId }: Waiting, onEnd: FlightEnd) {
+  constructor({ key, requestId }: Waiting, onEnd: FlightEnd) {
     this.key = key;
     this.requestId = requestId;
     const { promise, resolve } = Promise.withResolvers<CachedAnswer | undefined>();

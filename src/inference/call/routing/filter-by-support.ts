@@ -1,5 +1,5 @@
 import { GatewayError } from "../../../lib/errors.ts";
-import type { Candidate, UnsupportedFields, RoutePlan } from "./plan-route.ts";
+import type { Candidate, RoutePlan, UnsupportedFields } from "./plan-route.ts";
 
 /** A required part of the request that a candidate does not support. */
 export interface Barrier {
@@ -17,7 +17,10 @@ export interface CandidateSupport extends UnsupportedFields {
  * Returns the plan without the candidates that cannot serve the request, and with the unsupported fields of
  * the others. Throws 400 unsupported_parameter if no candidate is left.
  */
-export function filterBySupport(plan: RoutePlan, supportOf: (candidate: Candidate) => CandidateSupport): RoutePlan {
+export function filterBySupport(
+  plan: RoutePlan,
+  supportOf: (candidate: Candidate) => CandidateSupport,
+): RoutePlan {
   if (plan.candidates.length === 0) return plan;
   const candidates: Candidate[] = [];
   const unsupportedFields = new Map<Candidate, UnsupportedFields>();
@@ -27,7 +30,10 @@ export function filterBySupport(plan: RoutePlan, supportOf: (candidate: Candidat
     const support = supportOf(candidate);
     if (support.barrier !== undefined) {
       barriers.push(support.barrier);
-      skipped.push({ baseEndpointId: candidate.baseEndpointId, reason: `lacks_${support.barrier.name}` });
+      skipped.push({
+        baseEndpointId: candidate.baseEndpointId,
+        reason: `lacks_${support.barrier.name}`,
+      });
       continue;
     }
     candidates.push(candidate);

@@ -15,7 +15,7 @@ import type { Author } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { type ErrorCode, GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
-import type { DefinitionCache } from "./known-definitions.ts";
+import type { DefinitionCache } from "./definition-cache.ts";
 
 export interface DefinitionsDependencies {
   readonly sql: Database;

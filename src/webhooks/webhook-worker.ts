@@ -7,7 +7,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
 import type { AttemptRecord } from "../lib/webhook-record.ts";
 import type { SendEvent } from "./send-event.ts";
-import type { SendTarget, SendSlot, SendSlots } from "./send-slots.ts";
+import type { SendSlot, SendSlots, SendTarget } from "./send-slots.ts";
 import type { WebhookSecrets } from "./webhook-secrets.ts";
 
 export type WebhookCell = ActorCell<WebhookState, ReturnType<typeof webhookActor>["verbs"]>;
