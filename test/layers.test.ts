@@ -116,10 +116,10 @@ const VENDOR_WORDS =
  */
 const CLIENT_WORDS = /chat\.completion|finish_reason/;
 const SPEAKS_TO_CLIENTS =
-  /^src\/inference\/endpoints\/chat-completions\/(?:kept-answer|render-answer|schema)\.ts$|^src\/dashboard\/web\/playground\//;
+  /^src\/inference\/endpoints\/chat-completions\/(?:cache-format|render-answer|schema)\.ts$|^src\/dashboard\/web\/playground\//;
 /** One vendor's wire is that of clients, too. */
 const SPEAKS_TO_ANTHROPICS_CLIENTS =
-  /^src\/inference\/endpoints\/messages\/(?:endpoint|kept-answer|message-renderer|schema|whole-message)\.ts$/;
+  /^src\/inference\/endpoints\/messages\/(?:endpoint|cache-format|message-renderer|schema|whole-message)\.ts$/;
 
 test("nothing outside the providers knows a vendor's chunk, and one file renders the client's", async () => {
   const faults: string[] = [];
@@ -213,7 +213,7 @@ const STEPS: readonly {
 
 /** What an endpoint may use of the paid call: the words it is described in, and what runs it. */
 const ENDPOINTS_USE =
-  /^src\/inference\/call\/(?:batched-call|call|endpoint|run-call|free-call|guard\/call-guard|routing\/plan-(?:route|by-lacks|audio)|routing\/preferences|idempotency\/idempotency)\.ts$/;
+  /^src\/inference\/call\/(?:batched-call|call|endpoint|run-call|free-call|guard\/call-guard|routing\/(?:plan-route|filter-by-support|plan-audio)|routing\/preferences|idempotency\/idempotency)\.ts$/;
 /** What moves the answer, the time limits of a call and its money: the paid call does that for every endpoint. */
 const OF_THE_CALL =
   /\b(?:ReadableStream|Failover|CallCharge|DeadlineQueue|setTimeout|answerHeaders|(?:money|admission|idempotency)\.\w+\()/;

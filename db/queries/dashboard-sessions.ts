@@ -206,13 +206,13 @@ interface Ending extends SubjectRules {
   /** Of the management key, or of who has signed in through the identity provider. */
   readonly holderId: string;
   /** The session that asks, which stays. */
-  readonly keptHash: string;
+  readonly currentHash: string;
 }
 
 /** How many sessions it has ended; undefined where the organization has no such key or person. */
 export async function deleteSessionsOf(
   sql: Database,
-  { organizationId, holderId, keptHash, ...rules }: Ending,
+  { organizationId, holderId, currentHash: keptHash, ...rules }: Ending,
 ): Promise<number | undefined> {
   return sql.begin(async (transaction) => {
     const [key] = await transaction`

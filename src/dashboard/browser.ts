@@ -14,10 +14,7 @@ function otherSite(): GatewayError {
 }
 
 /** Throws 403 if a request states that it comes from another site. */
-export function assertNotFromElsewhere(
-  { headers }: RequestHeaders,
-  publicBase: string | undefined,
-): void {
+export function assertSameSite({ headers }: RequestHeaders, publicBase: string | undefined): void {
   const site = headers.get("sec-fetch-site");
   if (site !== null && site !== "same-origin") throw otherSite();
   const origin = headers.get("origin");
@@ -45,8 +42,8 @@ export function assertStatesOrigin({ headers }: RequestHeaders): void {
 }
 
 /** Throws 403 unless a request without a session states that a dashboard page sent it. */
-export function assertOwnPage(request: RequestHeaders, publicBase: string | undefined): void {
-  assertNotFromElsewhere(request, publicBase);
+export function assertDashboardPage(request: RequestHeaders, publicBase: string | undefined): void {
+  assertSameSite(request, publicBase);
   assertStatesOrigin(request);
 }
 

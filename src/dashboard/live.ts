@@ -100,10 +100,10 @@ export class LiveFigures {
     let seen = "";
     let sentAtMs = clock.nowMs();
     try {
-      let session = await sessions.stillOpen(request);
+      let session = await sessions.currentSession(request);
       yield frame("open");
       for (let tick = 1; !isStopping() && !request.signal.aborted; tick++) {
-        if (tick % TICKS_PER_SESSION_CHECK === 0) session = await sessions.stillOpen(request);
+        if (tick % TICKS_PER_SESSION_CHECK === 0) session = await sessions.currentSession(request);
         else if ((await this.#missingSessions()).has(session.tokenHash)) throw sessionEnded();
         else await sessions.assertKey(session);
         const mark = organizationId === undefined ? "" : await this.#mark(organizationId);

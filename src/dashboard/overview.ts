@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import type { Database } from "../../db/client.ts";
 import { findReplenishment } from "../../db/queries/auto-replenish.ts";
-import { type Troubles, troublesOf } from "../../db/queries/dashboard-figures.ts";
+import { type Troubles as Issues, troublesOf } from "../../db/queries/dashboard-figures.ts";
 import { findOperatedOrganization } from "../../db/queries/organizations.ts";
 import { listUsage, type UsageInterval, type UsageRow } from "../../db/queries/usage.ts";
 import { listLatencies } from "../../db/queries/usage-latency.ts";
@@ -216,7 +216,7 @@ function nanoADay({ costNano, overMs }: SpendRate): bigint {
   return (costNano * BigInt(DAY_MS)) / BigInt(Math.max(Math.round(overMs), DAY_MS));
 }
 
-function troublesShape(troubles: Troubles, key: ApiKeyRecord) {
+function troublesShape(troubles: Issues, key: ApiKeyRecord) {
   const { failures } = troubles;
   const webhooks = holdsScope(key, "webhooks:manage") ? troubles.webhooks : [];
   const providerKeys = holdsScope(key, "provider_keys:manage") ? troubles.providerKeys : [];

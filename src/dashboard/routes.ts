@@ -11,14 +11,14 @@ import {
   type SessionAccess,
 } from "../http/route.ts";
 import type { Clock } from "../lib/clock.ts";
-import { assertOwnPage, senderOf, sessionCookie } from "./browser.ts";
+import { assertDashboardPage, senderOf, sessionCookie } from "./browser.ts";
 import type { LiveFigures } from "./live.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
 import { csrfTokenOf, type DashboardSessions } from "./sessions.ts";
 import { type Offers, settingsRoutes } from "./settings.ts";
 import { signOnRoutes } from "./sign-on-routes.ts";
-import type { SignInRefused, SingleSignOn } from "./single-sign-on.ts";
+import type { SignInRejected, SingleSignOn } from "./single-sign-on.ts";
 
 export interface DashboardDependencies {
   readonly sessions: DashboardSessions;
@@ -29,7 +29,7 @@ export interface DashboardDependencies {
   readonly publicUrl: string | undefined;
   isTrustedProxy(address: string): boolean;
   readonly singleSignOn: SingleSignOn | undefined;
-  onRefused(error: SignInRefused): void;
+  onRejected(error: SignInRejected): void;
   readonly offers: Offers;
 }
 
@@ -74,7 +74,7 @@ export function dashboardRoutes(
       access: { kind: "public" },
       responses: { 200: { description: "The name of the identity provider, or null" } },
       handle({ request }) {
-        assertOwnPage(request, dependencies.publicUrl);
+        assertDashboardPage(request, dependencies.publicUrl);
         return unstored(jsonResponse({ single_sign_on: singleSignOn?.name ?? null }));
       },
     },
@@ -130,7 +130,7 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       responses: { 200: state },
       async handle(context) {
         const { request, body, origin } = context;
-        assertOwnPage(request, publicUrl);
+        assertDashboardPage(request, publicUrl);
         const sender = senderOfAttempt(context);
         const { key } = body;
         const { token, caller } = await sessions.begin(key, sender, origin);

@@ -33,8 +33,8 @@ import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import type { RateWindows } from "../platform/cluster/interface.ts";
 import type { AccessRule } from "../platform/config/single-sign-on.ts";
-import { assertNotFromElsewhere, assertStatesOrigin, cookieToken } from "./browser.ts";
-import { SignInRefused, type SingleSignOn, type Subject } from "./single-sign-on.ts";
+import { assertSameSite, assertStatesOrigin, cookieToken } from "./browser.ts";
+import { SignInRejected, type SingleSignOn, type Subject } from "./single-sign-on.ts";
 
 export interface SessionDependencies {
   readonly sql: Database;
@@ -87,14 +87,14 @@ export class DashboardSessions implements Sessions {
     const { singleSignOn, read } = this.#dependencies;
     const { rule, name } = subject;
     if (rule.to !== "operator" && (await read(loadOrganization(rule.to))) === undefined) {
-      throw new SignInRefused(
+      throw new SignInRejected(
         403,
         "The organization of your account does not exist on this gateway.",
       );
     }
     const caller = await this.#callerOfSubject(subject.id, name, rule).catch((error: unknown) => {
       if (!(error instanceof GatewayError) || error.code === "database_unavailable") throw error;
-      throw new SignInRefused(403, "The organization of your account is suspended.", error);
+      throw new SignInRejected(403, "The organization of your account is suspended.", error);
     });
     const { issuer } = singleSignOn!;
     return this.#insert(caller, origin, { issuer, name, rule: rule.text });
@@ -140,7 +140,7 @@ export class DashboardSessions implements Sessions {
 
   async callerOf(request: Request, access: SessionAccess): Promise<SessionCaller> {
     const { publicUrl, clock, sql } = this.#dependencies;
-    assertNotFromElsewhere(request, publicUrl);
+    assertSameSite(request, publicUrl);
     const token = cookieToken(request, publicUrl);
     if (token === undefined) throw sessionEnded();
     assertStatesOrigin(request);
@@ -156,7 +156,7 @@ export class DashboardSessions implements Sessions {
   }
 
   /** Returns the current session of an accepted request. Throws 401 if the session has ended. */
-  async stillOpen(request: Request): Promise<SessionRecord> {
+  async currentSession(request: Request): Promise<SessionRecord> {
     const token = cookieToken(request, this.#dependencies.publicUrl);
     if (token === undefined) throw sessionEnded();
     const session = await this.#find(token);
@@ -204,12 +204,15 @@ export class DashboardSessions implements Sessions {
    * Ends the sessions of a key, or of a user of the identity provider, except for the session of the request.
    * Throws 404 if the organization has no such key or user.
    */
-  async endThoseOf(holderId: string, { request, caller, author }: RequestContext): Promise<number> {
+  async endSessionsOf(
+    holderId: string,
+    { request, caller, author }: RequestContext,
+  ): Promise<number> {
     const { sql, singleSignOn } = this.#dependencies;
     const { organizationId } = caller!.key;
     const ended = await deleteSessionsOf(authored(sql, author), {
       ...(singleSignOn?.rulesOf(organizationId) ?? { issuer: "", rules: [] }),
-      ...{ organizationId, holderId, keptHash: this.idOf(request) },
+      ...{ organizationId, holderId, currentHash: this.idOf(request) },
     });
     if (ended === undefined) {
       throw new GatewayError(

@@ -19,7 +19,7 @@ export interface Offers {
 }
 
 interface SettingsDependencies {
-  readonly sessions: Pick<DashboardSessions, "signInKeys" | "signedInSubjects" | "endThoseOf">;
+  readonly sessions: Pick<DashboardSessions, "signInKeys" | "signedInSubjects" | "endSessionsOf">;
   readonly offers: Offers;
 }
 
@@ -179,7 +179,7 @@ export function settingsRoutes(
         404: { description: "No key with this id exists, and no user with this id is signed in" },
       },
       handle: async (context) =>
-        jsonResponse({ ended: await sessions.endThoseOf(context.params.id!, context) }),
+        jsonResponse({ ended: await sessions.endSessionsOf(context.params.id!, context) }),
     },
   ];
 }

@@ -6,7 +6,7 @@ export type Claims = Readonly<Record<string, unknown>>;
 const EMAIL = "email";
 
 /** Returns true if a rule needs a claim that the ID token does not have. UserInfo can have it. */
-export function lacksClaims(idToken: Claims, rules: readonly AccessRule[]): boolean {
+export function needsMoreClaims(idToken: Claims, rules: readonly AccessRule[]): boolean {
   return rules.some(
     ({ claim }) =>
       !Object.hasOwn(idToken, claim) ||

@@ -3,7 +3,7 @@ import type { RequestContext, RouteDefinition } from "../http/route.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { expiredFlow, flowCookie, flowSecret, sessionCookie } from "./browser.ts";
 import type { DashboardSessions } from "./sessions.ts";
-import { SignInRefused, type SingleSignOn } from "./single-sign-on.ts";
+import { SignInRejected, type SingleSignOn } from "./single-sign-on.ts";
 
 const PATH = "/dashboard/sign-on";
 const CALLBACK = `${PATH}/callback`;
@@ -13,7 +13,7 @@ export interface SignOnDependencies {
   readonly sessions: DashboardSessions;
   readonly publicUrl: string | undefined;
   senderOf(context: RequestContext): string;
-  onRefused(error: SignInRefused): void;
+  onRejected(error: SignInRejected): void;
 }
 
 /**
@@ -58,7 +58,7 @@ export function signOnRoutes(dependencies: SignOnDependencies): RouteDefinition[
           const secret = flowSecret(request, base);
           if (secret === undefined) {
             const message = "This sign-in was not started in this browser, or has expired.";
-            throw new SignInRefused(403, message);
+            throw new SignInRejected(403, message);
           }
           const answer = new URL(publicUrl(CALLBACK, request, base));
           answer.search = new URL(request.url).search;
@@ -73,15 +73,15 @@ export function signOnRoutes(dependencies: SignOnDependencies): RouteDefinition[
 }
 
 async function orPage(
-  { publicUrl: base, onRefused }: SignOnDependencies,
+  { publicUrl: base, onRejected }: SignOnDependencies,
   { request }: RequestContext,
   work: () => Promise<Response>,
 ): Promise<Response> {
   try {
     return await work();
   } catch (error) {
-    if (!(error instanceof SignInRefused)) throw error;
-    onRefused(error);
+    if (!(error instanceof SignInRejected)) throw error;
+    onRejected(error);
     const response = refusalPage(error, publicUrl("/dashboard", request, base));
     response.headers.append("set-cookie", expiredFlow(request, base));
     return response;
@@ -96,7 +96,7 @@ function redirect(location: string, cookie: string): Response {
 }
 
 /** Returns the page of a failed sign-in. Its messages are the gateway's own and quote no external text. */
-function refusalPage({ status, message }: SignInRefused, dashboard: string): Response {
+function refusalPage({ status, message }: SignInRejected, dashboard: string): Response {
   if (/["<>&]/.test(dashboard)) throw new GatewayError("internal", "not a URL");
   const html = `<!doctype html>
 <html lang="en">

@@ -22,8 +22,8 @@ import {
   claimNames,
   isMet,
   isUnverified,
-  lacksClaims,
   mergeClaims,
+  needsMoreClaims,
 } from "./sign-on-claims.ts";
 
 type SubjectClaims = Claims & { readonly sub: string };
@@ -37,7 +37,7 @@ export interface Subject {
 }
 
 /** A failed sign-in. The message is for the user. */
-export class SignInRefused extends Error {
+export class SignInRejected extends Error {
   readonly status: 403 | 502;
   /** Names of the received claims, if they met no rule. */
   readonly claims: readonly string[] | undefined;
@@ -119,7 +119,7 @@ export class SingleSignOn {
     const rule = access.find((candidate) => isMet(candidate, claims, vouchesForEmail));
     if (rule === undefined) {
       const isNotVerified = access.some((candidate) => isUnverified(candidate, claims));
-      throw new SignInRefused(
+      throw new SignInRejected(
         403,
         "Your account has no access to this gateway. Ask its operator for it.",
         isNotVerified ? new Error("email_verified is not true") : undefined,
@@ -170,7 +170,7 @@ export class SingleSignOn {
       const idToken = tokens.claims()!;
       const { access } = this.#dependencies.config;
       const hasUserInfo = configuration.serverMetadata().userinfo_endpoint !== undefined;
-      if (!hasUserInfo || !lacksClaims(idToken, access)) return idToken;
+      if (!hasUserInfo || !needsMoreClaims(idToken, access)) return idToken;
       const userInfo = await this.#userInfo(configuration, tokens.access_token, idToken.sub);
       return { ...mergeClaims(idToken, userInfo), sub: idToken.sub };
     } catch (error) {
@@ -180,7 +180,7 @@ export class SingleSignOn {
         error instanceof AuthorizationResponseError
           ? "The identity provider did not let you sign in."
           : "The answer of the identity provider could not be verified. Sign in again.";
-      throw new SignInRefused(403, message, error);
+      throw new SignInRejected(403, message, error);
     }
   }
 
@@ -228,10 +228,10 @@ function derived(secret: string) {
   return { state: digestFor("state"), nonce: digestFor("nonce"), verifier: digestFor("verifier") };
 }
 
-function unreachable(cause: unknown): SignInRefused {
+function unreachable(cause: unknown): SignInRejected {
   const message =
     "The identity provider cannot be reached. Try again later, or sign in with a key.";
-  return new SignInRefused(502, message, cause);
+  return new SignInRejected(502, message, cause);
 }
 
 function causes(error: unknown): unknown[] {

@@ -134,7 +134,7 @@ function reasoningIsShown(choice: PlannedChoice): boolean {
  * Returns the requested number of alternatives for each token. Returns undefined if no log probabilities were
  * requested.
  */
-export function alternativesAsked(body: ChatRequestFields): number | undefined {
+export function requestedAlternatives(body: ChatRequestFields): number | undefined {
   if (body.logprobs !== true) return undefined;
   const { top_logprobs: requested } = body;
   return typeof requested === "number" ? Math.min(Math.max(requested, 0), MAX_ALTERNATIVES) : 0;

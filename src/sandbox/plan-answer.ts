@@ -1,7 +1,7 @@
 import { BodyRender, type ChatRequestFields } from "../providers/chat-body.ts";
-import { alternativesAsked, usageOf } from "./answer-shape.ts";
+import { requestedAlternatives, usageOf } from "./answer-shape.ts";
 import {
-  readRequest,
+  parseRequest,
   type SandboxMessage,
   type SandboxRequest,
   type SandboxTool,
@@ -110,14 +110,14 @@ function planAnswer(
   learned: LearnedAnswers | undefined,
   manner: AnswerManner,
 ): SandboxAnswer {
-  const request = readRequest(body);
+  const request = parseRequest(body);
   const say = (messages: readonly SandboxMessage[]) => learnedText(learned, messages);
   const choices = planChoices(request, body, say, manner);
   return {
     choices,
     usage: usageOf(request, choices),
     includeUsage: request.includeUsage,
-    alternatives: alternativesAsked(body),
+    alternatives: requestedAlternatives(body),
   };
 }
 

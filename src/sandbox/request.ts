@@ -47,7 +47,7 @@ export interface SandboxRequest {
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Reads a request. Malformed fields count as absent. Throws ProviderFailure for an invalid tool choice. */
-export function readRequest(body: ChatRequestFields): SandboxRequest {
+export function parseRequest(body: ChatRequestFields): SandboxRequest {
   const tools = allowedTools(readTools(body.tools), body.tool_choice);
   const format = asFields(body.response_format);
   return {

@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
-import { betasTaken } from "../../src/providers/anthropic/platform-betas.ts";
+import { acceptsBetas } from "../../src/providers/anthropic/platform-betas.ts";
 import { STREAMS, streamText, WHOLE, wholeMessage } from "../support/anthropic-recordings.ts";
 import { inPieces } from "../support/anthropic-upstream.ts";
 import { chunk, exception } from "../support/aws-event-stream.ts";
@@ -277,9 +277,9 @@ describe.each(PLATFORMS)("on %s", (platform) => {
 test("betas go to platforms that document them, that of interleaved thinking to models that need it", () => {
   const interleaved = "interleaved-thinking-2025-05-14";
   const of = (model: string) => ({ model, modelId: "test/claude" });
-  const takesBeta = betasTaken("effort-2025-11-24");
+  const takesBeta = acceptsBetas("effort-2025-11-24");
   expect(takesBeta("effort-2025-11-24", of(NAMES.bedrock))).toBeTrue();
-  expect(betasTaken()("effort-2025-11-24", of(NAMES.vertex))).toBeFalse();
+  expect(acceptsBetas()("effort-2025-11-24", of(NAMES.vertex))).toBeFalse();
   expect(takesBeta("files-api-2025-04-14", of(NAMES.bedrock))).toBeFalse();
   expect(takesBeta(interleaved, of("claude-sonnet-4-5@20250929"))).toBeTrue();
   expect(takesBeta(interleaved, of("claude-3-7-sonnet@20250219"))).toBeFalse();

@@ -9,7 +9,7 @@ import { FailedRequests } from "../../billing/requests/failed-requests.ts";
 import { LiveFigures } from "../../dashboard/live.ts";
 import type { PageBundle } from "../../dashboard/pages.ts";
 import { DashboardSessions } from "../../dashboard/sessions.ts";
-import { type SignInRefused, SingleSignOn } from "../../dashboard/single-sign-on.ts";
+import { type SignInRejected, SingleSignOn } from "../../dashboard/single-sign-on.ts";
 import { Authentication, type Suspensions } from "../../http/authentication.ts";
 import type { BodyBudget } from "../../http/body-budget.ts";
 import { AdministrativeRate, createReadSemaphore, LoadGate } from "../../http/call-bounds.ts";
@@ -128,7 +128,7 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
       clock,
       isTrustedProxy,
       singleSignOn,
-      onRefused: ({ message, cause, claims }: SignInRefused) =>
+      onRejected: ({ message, cause, claims }: SignInRejected) =>
         telemetry.log.warn(
           { reason: reasonOf(cause) ?? message, claims },
           "single sign-on rejected",

@@ -12,13 +12,16 @@ interface PassedOptions {
    * Whether to replace the `cache_control` of the request itself, which only Anthropic supports, by
    * breakpoints.
    */
-  readonly placesBreakpoints?: boolean | undefined;
+  readonly addsBreakpoints?: boolean | undefined;
 }
 
 /** Renders a client's request of the Messages API with the gateway's members. */
 export const passedBody = new BodyRender(
   import.meta.url,
-  (fields: ChatRequestFields, { set, placesBreakpoints }: PassedOptions): RenderedBody => {
+  (
+    fields: ChatRequestFields,
+    { set, addsBreakpoints: placesBreakpoints }: PassedOptions,
+  ): RenderedBody => {
     const requested = placesBreakpoints === true ? cacheControlOf(fields) : undefined;
     const passed = requested === undefined ? fields : withBreakpoints(fields, requested);
     return { body: JSON.stringify({ ...passed, ...set }) };

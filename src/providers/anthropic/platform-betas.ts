@@ -19,7 +19,7 @@ const SHARED_BETAS: readonly string[] = [
  *
  * @param more further betas that this platform documents
  */
-export function betasTaken(...more: readonly string[]) {
+export function acceptsBetas(...more: readonly string[]) {
   const accepted: ReadonlySet<string> = new Set([...SHARED_BETAS, ...more]);
   return (beta: string, { model, modelId }: FieldModel): boolean => {
     if (beta !== INTERLEAVED_THINKING) return accepted.has(beta);

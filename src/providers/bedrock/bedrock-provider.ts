@@ -4,7 +4,7 @@ import { failureOfErrorBody } from "../anthropic/failure-mapping.ts";
 import { MessageRewriter } from "../anthropic/message-rewriter.ts";
 import { passedBody } from "../anthropic/passed-body.ts";
 import { passedMessage } from "../anthropic/passed-message.ts";
-import { betasTaken } from "../anthropic/platform-betas.ts";
+import { acceptsBetas } from "../anthropic/platform-betas.ts";
 import { messagesBody } from "../anthropic/request-body.ts";
 import { wholeMessage } from "../anthropic/whole-answer.ts";
 import type { RenderedBody } from "../chat-body.ts";
@@ -41,7 +41,7 @@ import { pathOfModel, RequestSigner } from "./request-signer.ts";
  */
 const ANTHROPIC_VERSION = "bedrock-2023-05-31";
 const EVENT_STREAM = /^\s*application\/vnd\.amazon\.eventstream\s*(?:[;,]|$)/i;
-const takesBeta = betasTaken("effort-2025-11-24", "fine-grained-tool-streaming-2025-05-14");
+const takesBeta = acceptsBetas("effort-2025-11-24", "fine-grained-tool-streaming-2025-05-14");
 const KEY_CHECK_TIMEOUT_MS = 10_000;
 /** Model of the key check. Any model will do. */
 const KEY_CHECK_MODEL = "amazon.nova-micro-v1:0";

@@ -13,14 +13,14 @@ const outsideOf =
     !((value as number) >= min && (value as number) <= max);
 
 /** Fields that only Cohere has. They are forwarded unchanged. */
-export const OWN_FIELDS = ["documents", "citation_options", "safety_mode", "priority"] as const;
+export const COHERE_FIELDS = ["documents", "citation_options", "safety_mode", "priority"] as const;
 
 /**
  * The fields that the API has (https://docs.cohere.com/v2/reference/chat), each with a test that returns true
  * if the value is unsupported. Every other field is unsupported.
  */
 const FIELDS: Readonly<Record<string, IsUnsupported>> = {
-  ...Object.fromEntries(OWN_FIELDS.map((name) => [name, never])),
+  ...Object.fromEntries(COHERE_FIELDS.map((name) => [name, never])),
   tools: (value) =>
     (value as readonly { type?: unknown }[]).some(({ type }) => type !== "function"),
   tool_choice: (value) => isFields(value) && value.type === "custom",

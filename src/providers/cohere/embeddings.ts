@@ -10,7 +10,7 @@ import { reportedUsage } from "./reported-usage.ts";
 const MAX_BATCH = 96;
 
 /** Posts a body with the given number of texts and reads the answer. Rejects with ProviderFailure. */
-export type AskEmbeddings = (body: string, texts: number) => Promise<Embeddings>;
+export type PostEmbeddings = (body: string, texts: number) => Promise<Embeddings>;
 
 /**
  * Returns the embeddings of texts (https://docs.cohere.com/v2/reference/embed). Sends as many batches as
@@ -20,7 +20,7 @@ export type AskEmbeddings = (body: string, texts: number) => Promise<Embeddings>
  */
 export async function cohereEmbeddings(
   { model, inputs, dimensions, fields }: EmbedCall,
-  post: AskEmbeddings,
+  post: PostEmbeddings,
 ): Promise<Embeddings> {
   const { input_type: inputType = "search_document", truncate = "NONE", priority } = fields;
   const vectors: ArrayLike<number>[] = [];

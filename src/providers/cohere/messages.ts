@@ -1,7 +1,7 @@
 import { dataOfUrl } from "../../lib/data-url.ts";
 import { isFields } from "../../lib/json.ts";
 import { ProviderFailure } from "../interface.ts";
-import { keptReasoning } from "./reasoning-details.ts";
+import { earlierReasoning } from "./reasoning-details.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -79,7 +79,7 @@ function documentOf({ file_data: file, filename }: Fields, path: string): Fields
  * any of these.
  */
 function answerOf(message: Fields, path: string): Fields[] {
-  const { thinking, plan } = keptReasoning(message.reasoning_details);
+  const { thinking, plan } = earlierReasoning(message.reasoning_details);
   const texts = textsOf(message.content, `${path}.content`);
   if (texts.length === 0 && typeof message.refusal === "string" && message.refusal !== "") {
     texts.push({ type: "text", text: message.refusal });

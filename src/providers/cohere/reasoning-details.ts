@@ -24,7 +24,7 @@ interface EarlierReasoning {
  * Returns the reasoning of an earlier answer. Clients can send the pieces of a stream unchanged: pieces with
  * the same index form one block. Skips details of other formats.
  */
-export function keptReasoning(details: unknown): EarlierReasoning {
+export function earlierReasoning(details: unknown): EarlierReasoning {
   const thinking = new Map<unknown, string>();
   let plan = "";
   for (const detail of Array.isArray(details) ? details : []) {

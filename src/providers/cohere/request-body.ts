@@ -1,6 +1,6 @@
 import { isFields } from "../../lib/json.ts";
 import { BodyRender, type ChatRequestFields, type RenderedBody } from "../chat-body.ts";
-import { OWN_FIELDS } from "./chat-fields.ts";
+import { COHERE_FIELDS } from "./chat-fields.ts";
 import { conversationOf, unsupported } from "./messages.ts";
 import { canThink, thinkingOf } from "./thinking.ts";
 
@@ -33,7 +33,7 @@ export const cohereBody = new BodyRender(
     for (const name in RENAMED) {
       if (fields[name] !== undefined) body[RENAMED[name]!] = fields[name];
     }
-    for (const name of OWN_FIELDS) if (fields[name] !== undefined) body[name] = fields[name];
+    for (const name of COHERE_FIELDS) if (fields[name] !== undefined) body[name] = fields[name];
     const stops = (Array.isArray(fields.stop) ? fields.stop : [fields.stop]).filter(Boolean);
     if (stops.length > 0) body.stop_sequences = stops;
     const format = formatOf(fields.response_format);

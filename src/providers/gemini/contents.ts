@@ -2,7 +2,7 @@ import { isFields, jsonValue } from "../../lib/json.ts";
 import { nestsDeeperThan } from "../transport/bounded-body.ts";
 import { type Part, partOf, rejected, textAt } from "./media-part.ts";
 import { GEMINI_3, type ModelGeneration } from "./model-generation.ts";
-import { keptReasoning, NO_SIGNATURE } from "./signatures.ts";
+import { earlierReasoning, NO_SIGNATURE } from "./signatures.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -80,7 +80,7 @@ class MessageReader {
 
   /** Returns thoughts, text and calls, in the order in which Gemini answers. */
   #answerParts(message: Fields, path: string): Part[] {
-    const reasoning = keptReasoning(message);
+    const reasoning = earlierReasoning(message);
     const parts: Part[] = [...reasoning.thoughts];
     const content = [...contentParts(message, path), ...this.#imageParts(message, path)];
     if (content.length === 0 && typeof message.refusal === "string" && message.refusal !== "") {

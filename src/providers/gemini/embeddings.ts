@@ -15,7 +15,7 @@ const MAX_BATCH = 100;
  * Posts a body with the given number of inputs to a method of a model, and reads the answer. Rejects with
  * ProviderFailure.
  */
-export type AskModel = <Result>(
+export type PostToModel = <Result>(
   method: string,
   body: string | ReadableStream<Uint8Array>,
   read: AnswerRead<BatchOptions, Result>,
@@ -33,7 +33,7 @@ export type AskModel = <Result>(
 export async function geminiEmbeddings(
   { inputs, dimensions, fields }: EmbedCall,
   modelName: string,
-  post: AskModel,
+  post: PostToModel,
 ): Promise<Embeddings> {
   const vectors: ArrayLike<number>[] = [];
   const usages: (Usage | undefined)[] = [];

@@ -31,7 +31,7 @@ import { readyStream } from "../whole-as-stream.ts";
 import { AnswerReader } from "./answer-reader.ts";
 import { geminiAudio } from "./audio.ts";
 import { geminiFields } from "./chat-fields.ts";
-import { type AskModel, geminiEmbeddings } from "./embeddings.ts";
+import { geminiEmbeddings, type PostToModel } from "./embeddings.ts";
 import { GeminiEventReader } from "./event-reader.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
 import { geminiImages } from "./images.ts";
@@ -131,7 +131,7 @@ export class GeminiWire {
    */
   async withModel<Result>(
     call: ModelCall,
-    run: (ask: AskModel) => Promise<Result>,
+    run: (ask: PostToModel) => Promise<Result>,
   ): Promise<Result> {
     const signal = call.abortNotice ?? call.signal;
     try {

@@ -7,7 +7,7 @@ import { MAX_IMAGES_BYTES, parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
 import { refusalOf } from "./answer-reader.ts";
-import type { AskModel, BatchOptions } from "./embeddings.ts";
+import type { BatchOptions, PostToModel } from "./embeddings.ts";
 import { failureInside } from "./failure-mapping.ts";
 import { isFiltered } from "./finish-reason.ts";
 import { reportedUsage } from "./reported-usage.ts";
@@ -19,7 +19,7 @@ type Fields = Readonly<Record<string, unknown>>;
  * (https://docs.cloud.google.com/vertex-ai/generative-ai/docs/model-reference/imagen-api), Gemini by
  * `generateContent` (https://ai.google.dev/gemini-api/docs/image-generation). Rejects with ProviderFailure.
  */
-export async function geminiImages(call: ImageCall, post: AskModel): Promise<GeneratedImages> {
+export async function geminiImages(call: ImageCall, post: PostToModel): Promise<GeneratedImages> {
   const { model, modelId = model, count } = call;
   const isImagen = `${model} ${modelId}`.includes("imagen");
   const method = isImagen ? "predict" : "generateContent";

@@ -45,7 +45,7 @@ export function signatureDetail(data: string, callId?: string): ReasoningDetail 
 }
 
 /** Reasoning that a client sends back in an assistant message. */
-export interface KeptReasoning {
+export interface EarlierReasoning {
   readonly thoughts: readonly Part[];
   /** Signature of the text. */
   readonly signature: string | undefined;
@@ -53,7 +53,7 @@ export interface KeptReasoning {
 }
 
 /** Reads the details of Gemini's format and skips others. */
-export function keptReasoning(message: Fields): KeptReasoning {
+export function earlierReasoning(message: Fields): EarlierReasoning {
   const thoughts: { text: string; thought: true; thoughtSignature?: string }[] = [];
   const callSignatures = new Map<unknown, string>();
   let signature: string | undefined;

@@ -1,6 +1,6 @@
 import { isFields } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
-import type { AskModel, BatchOptions } from "../gemini/embeddings.ts";
+import type { BatchOptions, PostToModel } from "../gemini/embeddings.ts";
 import { failureInside } from "../gemini/failure-mapping.ts";
 import { reportedUsage } from "../gemini/reported-usage.ts";
 import { type EmbedCall, type Embeddings, ProviderFailure } from "../interface.ts";
@@ -26,7 +26,7 @@ const PARALLEL_CALLS = 4;
  * many calls as needed. Vertex AI rejects a text that is too long instead of truncating it. Usage is
  * undefined unless each call reports it. Rejects with ProviderFailure.
  */
-export async function vertexEmbeddings(call: EmbedCall, post: AskModel): Promise<Embeddings> {
+export async function vertexEmbeddings(call: EmbedCall, post: PostToModel): Promise<Embeddings> {
   const texts = call.inputs.map(textOf);
   const batches = batchesOf(texts, SINGLE_TEXT.test(call.model) ? 1 : MAX_TEXTS);
   const hasContent = BY_CONTENT.test(call.model);

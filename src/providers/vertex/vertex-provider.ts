@@ -1,6 +1,6 @@
 import { MessagesChat, type MessagesPlatform } from "../anthropic/chat-provider.ts";
 import { MessagesPassThrough } from "../anthropic/pass-through.ts";
-import { betasTaken } from "../anthropic/platform-betas.ts";
+import { acceptsBetas } from "../anthropic/platform-betas.ts";
 import { ByToken, withKey } from "../credentials/by-token.ts";
 import { GeminiWire } from "../gemini/gemini-provider.ts";
 import { geminiImages } from "../gemini/images.ts";
@@ -68,7 +68,7 @@ export function createVertexProvider(
     messages: {
       platform: {
         serves: ({ model }) => publisherOf(model) === "anthropic",
-        takesBeta: betasTaken(),
+        takesBeta: acceptsBetas(),
       },
       answer: (call) => wires.call(signalOf(call), (wire) => wire.passOn(call)),
     },

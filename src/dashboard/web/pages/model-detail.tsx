@@ -37,7 +37,7 @@ interface RequestCounts {
 const NO_REQUESTS: RequestCounts = { requests: 0, errors: 0 };
 
 /** One model: capabilities, prices and providers. */
-export function OneModel({ id }: { readonly id: string }) {
+export function ModelDetailPage({ id }: { readonly id: string }) {
   const { data, error } = useResource<ModelDetail>(modelPath(id));
   const list = { ...Object.fromEntries(query.value), id: undefined };
   return (

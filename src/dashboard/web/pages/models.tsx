@@ -18,7 +18,7 @@ import {
 import { PRICE_COLUMNS } from "../models/prices.tsx";
 import { changeQuery, query } from "../router.ts";
 import { ModelComparison } from "./model-comparison.tsx";
-import { OneModel } from "./model-detail.tsx";
+import { ModelDetailPage } from "./model-detail.tsx";
 
 const PAGE_SIZE = 50;
 const MAX_COMPARED = 4;
@@ -40,7 +40,7 @@ export function ModelsPage() {
     const next = others.length === chosen.length ? [...chosen, toggledId] : others;
     changeQuery({ compare: next.join(",") });
   };
-  if (id !== null) return <OneModel id={id} />;
+  if (id !== null) return <ModelDetailPage id={id} />;
   if (query.value.get("view") === "compare") {
     return (
       <ModelComparison

@@ -5,10 +5,10 @@ import { type Column, Table } from "../components/table.tsx";
 import { duration, integer, percent, usd } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { gatewayUrl } from "../router.ts";
+import { Issues } from "./issues.tsx";
 import { useKeyNames } from "./key-names.ts";
 import { IncompleteFigures } from "./usage.tsx";
 import type { UsageRow } from "./usage-rows.ts";
-import { WhatIsWrong } from "./what-is-wrong.tsx";
 
 interface Sum {
   readonly requests: number;
@@ -63,7 +63,7 @@ export function OverviewPage() {
       {error !== undefined && <Notice tone="bad">{error}</Notice>}
       {data?.is_complete === false && <IncompleteFigures />}
       {(data !== undefined || error === undefined) && <Totals overview={data} />}
-      {data !== undefined && <WhatIsWrong overview={data} isUnused={isUnused} />}
+      {data !== undefined && <Issues overview={data} isUnused={isUnused} />}
       {isUnused ? <FirstCall /> : data !== undefined && <Hours hours={data.hours} />}
       {!isUnused && <TopSpenders />}
     </>

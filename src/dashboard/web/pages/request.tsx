@@ -30,7 +30,7 @@ interface ShownRequest extends ListedRequest {
 }
 
 /** One request: caller, routing and its reasons, times, usage and cost. */
-export function OneRequest({ id }: { readonly id: string }) {
+export function RequestDetail({ id }: { readonly id: string }) {
   const { data, error } = useResource<ShownRequest>(`v1/requests/${encodeURIComponent(id)}`);
   return (
     <>

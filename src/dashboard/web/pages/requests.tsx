@@ -6,7 +6,7 @@ import { duration, integer, usdFine } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { changeQuery, query } from "../router.ts";
 import { useKeyNames } from "./key-names.ts";
-import { OneRequest } from "./request.tsx";
+import { RequestDetail } from "./request.tsx";
 
 interface RequestUsage {
   readonly prompt_tokens: number;
@@ -46,7 +46,7 @@ const FILTERS = ["key_id", "model", "status", "error_code", "user", "session_id"
 /** The list of requests, or one request. */
 export function RequestsPage() {
   const id = query.value.get("id");
-  return id === null ? <RequestList /> : <OneRequest id={id} />;
+  return id === null ? <RequestList /> : <RequestDetail id={id} />;
 }
 
 function RequestList() {

@@ -10,7 +10,7 @@ interface IssuesProps {
 }
 
 /** Current issues, each with a link to its remedy. */
-export function WhatIsWrong({ overview, isUnused }: IssuesProps) {
+export function Issues({ overview, isUnused }: IssuesProps) {
   const { failures, webhooks, provider_keys: providerKeys } = overview.troubles;
   const balanceIssues = moneyIssues(overview);
   if (balanceIssues.length + failures.length + webhooks.length + providerKeys.length === 0) {
