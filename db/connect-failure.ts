@@ -12,7 +12,7 @@ export class UnusableDatabaseError extends Error {}
 const PLAIN_TEXTS: Readonly<Record<string, string>> = {
   CONNECT_TIMEOUT: `no connection within ${CONNECT_TIMEOUT_SECONDS} s`,
   CONNECTION_CLOSED: "the server closed the connection",
-  CONNECTION_DESTROYED: "the connection did not answer and was given up",
+  CONNECTION_DESTROYED: "the connection did not answer and was closed",
   CONNECTION_ENDED: "the connection was ended",
   ECONNREFUSED: "connection refused",
   ECONNRESET: "the connection was reset",
@@ -29,7 +29,7 @@ const PLAIN_TEXTS: Readonly<Record<string, string>> = {
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     "the server's certificate is of an unknown authority: name it as sslrootcert",
   ERR_TLS_CERT_ALTNAME_INVALID: "the server's certificate is for another host",
-  TLS_NOT_OFFERED: "the server does not offer TLS, which sslmode asks for",
+  TLS_NOT_OFFERED: "the server does not offer TLS, which sslmode requires",
 };
 
 const INSUFFICIENT_PRIVILEGE = "42501";
@@ -90,7 +90,7 @@ export async function assertUsable(sql: Database, probe: Database): Promise<void
 }
 
 const TRANSACTION_MODE =
-  "it is behind a connection pooler in transaction mode, which gives a connection another session for each transaction: the gateway needs a pooler in session mode (PgBouncer: pool_mode = session), or the server's own address";
+  "its connection pooler is in transaction mode, which gives a connection another session for each transaction: the gateway needs a pooler in session mode (PgBouncer: pool_mode = session), or the server's own address";
 
 const ROUNDS = 2;
 

@@ -14,8 +14,7 @@ export function asUnavailable(error: unknown): GatewayError | undefined {
 function messageOf(error: unknown): string | undefined {
   if (isOutcomeUnknown(error)) return "The gateway's database cannot be reached at the moment.";
   if (isServerUnable(error)) return "The gateway's database cannot do this at the moment.";
-  if (sqlState(error) === RESPONSE_LOST)
-    return "The gateway's database lost what was just written.";
+  if (sqlState(error) === RESPONSE_LOST) return "The gateway's database lost the last write.";
   return undefined;
 }
 

@@ -102,11 +102,11 @@ export async function ensureCluster(
   if (existsSync(join(folders.cluster, "PG_VERSION"))) return checkVersion(folders, binaries);
   if (existsSync(folders.cluster) && readdirSync(folders.cluster).length > 0) {
     throw new EmbeddedPostgresError(
-      `${folders.cluster} holds something that is no Postgres cluster: remove it, or point DATA_DIR elsewhere`,
+      `${folders.cluster} is not a Postgres cluster: remove it, or point DATA_DIR elsewhere`,
     );
   }
   removeUnfinished(folders);
-  log(`making a database in ${folders.cluster}`);
+  log(`creating a database in ${folders.cluster}`);
   const unfinished = join(folders.dataDir, UNFINISHED_PREFIX + crypto.randomUUID());
   mkdirSync(unfinished, { mode: 0o700 });
   giveToServer(context, unfinished);
@@ -120,7 +120,7 @@ function checkVersion(folders: PostgresFolders, binaries: PostgresBinaries): voi
   const found = readFileSync(join(folders.cluster, "PG_VERSION"), "utf8").trim();
   if (found === binaries.majorVersion) return;
   throw new EmbeddedPostgresError(
-    `${folders.cluster} is of Postgres ${found}, this version brings Postgres ${binaries.majorVersion}: dump it with the version that made it and restore the dump into a new folder, or point DATA_DIR elsewhere`,
+    `${folders.cluster} is of Postgres ${found}, this version brings Postgres ${binaries.majorVersion}: dump it with the version that created it and restore the dump into a new folder, or point DATA_DIR elsewhere`,
   );
 }
 

@@ -72,7 +72,7 @@ export function keepHoldsEffect(
           WHERE id = ANY (${sql.array(ids)}::text[]) AND instance_id = ${instance.id}
             AND epoch = ${instance.epoch.toString()}::bigint`;
         if (kept.count < ids.length) {
-          throw new Error(`of the holds ${ids.join(", ")} some are not there to be kept`);
+          throw new Error(`some of the holds ${ids.join(", ")} do not exist`);
         }
       }
       await also?.run(sql);

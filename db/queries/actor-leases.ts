@@ -22,7 +22,7 @@ export class LeaseLostError extends Error {
   readonly lease: Lease;
 
   constructor(lease: Lease) {
-    super(`the lease of ${lease.kind} ${lease.id} has passed on`);
+    super(`the lease of ${lease.kind} ${lease.id} has another owner`);
     this.name = "LeaseLostError";
     this.lease = lease;
   }
