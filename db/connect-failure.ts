@@ -101,9 +101,9 @@ const ROUNDS = 2;
 async function sharesSessions(one: Database, other: Database): Promise<boolean> {
   const seen = [new Set<number>(), new Set<number>()] as const;
   for (let round = 0; round < ROUNDS; round++) {
-    for (const [place, sql] of [one, other].entries()) {
+    for (const [index, sql] of [one, other].entries()) {
       const [row] = await sql<{ pid: number }[]>`SELECT pg_backend_pid() AS pid`;
-      seen[place]!.add(row!.pid);
+      seen[index]!.add(row!.pid);
     }
   }
   return seen.some(({ size }) => size > 1) || !seen[0].isDisjointFrom(seen[1]);

@@ -204,7 +204,7 @@ const LATE_MS = 1_000;
 /**
  * On a machine without spare CPU time, an answer and a new connection take as much longer as the check itself.
  */
-const LOOKS_OF_PATIENCE = 10;
+const CHECK_TIME_FACTOR = 10;
 /** A session that has been idle for this long runs none of our queries. */
 const IDLE_MS = 750;
 /** An answer that is on its way arrives within this time. */
@@ -271,7 +271,7 @@ export class ConnectionWatch {
     const sessions = await sessionsOf(this.#asking, one.applicationName);
     const tookMs = performance.now() - beganMs;
     // Computed after the answer, so that queries that ended in the meantime do not count.
-    const late = this.#late(one, LATE_MS + LOOKS_OF_PATIENCE * tookMs);
+    const late = this.#late(one, LATE_MS + CHECK_TIME_FACTOR * tookMs);
     // If the pool has a connection for each query, each late query has had its own connection from the start.
     const isEachAlone = one.database.underWay.length <= one.poolSize;
     return late > (isEachAlone ? sessions.longAtWork : sessions.atWork);

@@ -74,7 +74,7 @@ interface EmbeddedPostgres {
 /** A server that starts may meet its predecessor, which is just ending. */
 const LAUNCH_ATTEMPTS = 4;
 const LAUNCH_RETRY_MS = 500;
-const PASSING_REFUSAL = /lock file|shared memory|in use|could not bind/;
+const TRANSIENT_REFUSAL = /lock file|shared memory|in use|could not bind/;
 
 /**
  * Starts the Postgres that comes with the gateway, or adopts the server that a killed gateway left running on the
@@ -164,8 +164,9 @@ async function adoptOrLaunch(
     try {
       return await launchServer(context, address, settings);
     } catch (error) {
-      const passing = error instanceof ServerRefusedError && PASSING_REFUSAL.test(error.message);
-      if (!passing || attempt === LAUNCH_ATTEMPTS) throw error;
+      const isTransient =
+        error instanceof ServerRefusedError && TRANSIENT_REFUSAL.test(error.message);
+      if (!isTransient || attempt === LAUNCH_ATTEMPTS) throw error;
       await Bun.sleep(LAUNCH_RETRY_MS);
     }
   }

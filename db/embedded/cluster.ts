@@ -117,10 +117,10 @@ export async function ensureCluster(
 }
 
 function checkVersion(folders: PostgresFolders, binaries: PostgresBinaries): void {
-  const found = readFileSync(join(folders.cluster, "PG_VERSION"), "utf8").trim();
-  if (found === binaries.majorVersion) return;
+  const version = readFileSync(join(folders.cluster, "PG_VERSION"), "utf8").trim();
+  if (version === binaries.majorVersion) return;
   throw new EmbeddedPostgresError(
-    `${folders.cluster} is of Postgres ${found}, this version brings Postgres ${binaries.majorVersion}: dump it with the version that created it and restore the dump into a new folder, or point DATA_DIR elsewhere`,
+    `${folders.cluster} is of Postgres ${version}, this version brings Postgres ${binaries.majorVersion}: dump it with the version that created it and restore the dump into a new folder, or point DATA_DIR elsewhere`,
   );
 }
 
@@ -176,8 +176,8 @@ async function runInitdb(
   ]);
   if (exitCode === 0) return;
   rmSync(clusterDir, { recursive: true, force: true });
-  const said = errors.trim() === "" ? output : errors;
-  throw new EmbeddedPostgresError(`initdb failed: ${said.trim().replaceAll(/\s*\n\s*/g, "; ")}`);
+  const text = errors.trim() === "" ? output : errors;
+  throw new EmbeddedPostgresError(`initdb failed: ${text.trim().replaceAll(/\s*\n\s*/g, "; ")}`);
 }
 
 /** Makes the rename durable in a power failure. */

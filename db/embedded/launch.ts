@@ -77,7 +77,7 @@ export function planLaunch(
   if (executable && reachable(program, account) && reachable(`${dataDir}/-`, account)) {
     return { prefix: [], uid: account.uid, gid: account.gid };
   }
-  const capability = passingCapability(executable);
+  const capability = traversalCapability(executable);
   const setpriv = Bun.which("setpriv", { PATH: SETPRIV_PATH });
   if (setpriv === null || capability === undefined) {
     throw new EmbeddedPostgresError(
@@ -90,7 +90,7 @@ export function planLaunch(
   return { prefix: [setpriv, ...ids, ...rights, "--securebits", "+no_setuid_fixup"] };
 }
 
-function passingCapability(executable: boolean): string | undefined {
+function traversalCapability(executable: boolean): string | undefined {
   if (!existsSync("/proc/self/status")) return undefined;
   const line = /^CapPrm:\s*([0-9a-f]+)$/m.exec(readFileSync("/proc/self/status", "utf8"));
   const held = BigInt(`0x${line?.[1] ?? "0"}`);

@@ -115,14 +115,14 @@ const CHECK_INTERVAL_MS = 1_000;
 /**
  * A supervisor that stops the gateway together with its server has sent its signal within this time.
  */
-const STOPPING_PATIENCE_MS = 3_000;
+const STOPPING_TIMEOUT_MS = 3_000;
 /**
  * A server that has run for this long is restarted immediately, others after delays that double.
  */
 const SETTLED_LIFE_MS = 2_000;
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 10_000;
-const END_PATIENCE_MS = 5_000;
+const END_TIMEOUT_MS = 5_000;
 
 /** The functions of a server that its supervision calls. */
 export interface SupervisedServer {
@@ -185,7 +185,7 @@ export class ServerSupervision {
       return;
     }
     this.#stoppingSinceMs ??= nowMs;
-    if (nowMs - this.#stoppingSinceMs < STOPPING_PATIENCE_MS) return;
+    if (nowMs - this.#stoppingSinceMs < STOPPING_TIMEOUT_MS) return;
     this.#log("the embedded Postgres was asked to stop and waits for its connections: ending it");
     this.#begin(this.#supervised.end(server));
   }
@@ -251,7 +251,7 @@ export function superviseServer(
     announceStop: () => supervision.announceStop(),
     async end() {
       clearInterval(timer);
-      await waitUntil(() => !supervision.isBusy, END_PATIENCE_MS);
+      await waitUntil(() => !supervision.isBusy, END_TIMEOUT_MS);
     },
   };
 }

@@ -203,8 +203,8 @@ export class GroupCommit {
     return units;
   }
 
-  async #settleUnits(asked: readonly Unit[]): Promise<void> {
-    let units = asked;
+  async #settleUnits(submitted: readonly Unit[]): Promise<void> {
+    let units = submitted;
     let recheck = false;
     let committed: Awaited<ReturnType<CommitBatch>> | undefined;
     while (committed === undefined) {
@@ -287,8 +287,8 @@ export class GroupCommit {
     return rest;
   }
 
-  async #writeUnits(asked: readonly Unit[]): Promise<void> {
-    const units = withoutAbandoned(asked);
+  async #writeUnits(submitted: readonly Unit[]): Promise<void> {
+    const units = withoutAbandoned(submitted);
     if (units.length === 0) return;
     // If other instances run, a transaction locks all its accounts in one step, in the order of their ids.
     if (this.#dependencies.holds !== undefined && units.length > 1 && units.some(locksAccounts)) {

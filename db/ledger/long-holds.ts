@@ -68,10 +68,10 @@ export function keepHoldsEffect(
     async run(sql) {
       if (unwritten.length > 0) await placeLongHolds(sql, unwritten);
       if (ids.length > 0) {
-        const kept = await sql`UPDATE holds SET instance_id = NULL, epoch = NULL
+        const update = await sql`UPDATE holds SET instance_id = NULL, epoch = NULL
           WHERE id = ANY (${sql.array(ids)}::text[]) AND instance_id = ${instance.id}
             AND epoch = ${instance.epoch.toString()}::bigint`;
-        if (kept.count < ids.length) {
+        if (update.count < ids.length) {
           throw new Error(`some of the holds ${ids.join(", ")} do not exist`);
         }
       }

@@ -73,8 +73,8 @@ async function settle(
     } catch (error) {
       if (isOutcomeUnknown(error) || sqlState(error) === FENCED) throw error;
       const isUnable = isServerUnable(error);
-      const isPassing = isUnable || TRANSIENT_STATES.has(sqlState(error) ?? "");
-      if (tries < MAX_TRIES && isPassing) continue;
+      const isTransient = isUnable || TRANSIENT_STATES.has(sqlState(error) ?? "");
+      if (tries < MAX_TRIES && isTransient) continue;
       // The caller has to try again. Each row alone would fail as well.
       if (isUnable) throw error;
       if (count > 1) break;
@@ -82,7 +82,7 @@ async function settle(
       return 0;
     }
   }
-  const half = (
+  const part = (
     { settlements: s, releases: r }: OrphanedWork,
     from: number,
     to?: number,
@@ -91,8 +91,8 @@ async function settle(
     releases: r.slice(from, to),
   });
   const middle = count >> 1;
-  const first = await settle(sql, reaper, half(orphaned, 0, middle), failures);
-  return first + (await settle(sql, reaper, half(orphaned, middle), failures));
+  const first = await settle(sql, reaper, part(orphaned, 0, middle), failures);
+  return first + (await settle(sql, reaper, part(orphaned, middle), failures));
 }
 
 interface OrphanedAttempts {

@@ -317,7 +317,7 @@ export function updateKeyEffect(
     tables: TABLES,
     events: [event.type, "budget.threshold"],
     async run(sql) {
-      if (keptScopes.length > 0) await assertKept(sql, keyId, keptScopes);
+      if (keptScopes.length > 0) await assertScopesHeld(sql, keyId, keptScopes);
       const updated =
         await sql`UPDATE api_keys SET ${sql(settingColumns(changed))}, version = version + 1
           WHERE id = ${keyId} AND deleted_at IS NULL`;
@@ -330,7 +330,7 @@ export function updateKeyEffect(
   };
 }
 
-async function assertKept(
+async function assertScopesHeld(
   sql: DatabaseTransaction,
   keyId: string,
   keptScopes: readonly string[],

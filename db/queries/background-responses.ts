@@ -184,9 +184,9 @@ export async function requestCancel(
   id: string,
 ): Promise<void> {
   await sql.begin(async (transaction) => {
-    const asked = await transaction`UPDATE background_responses SET is_cancelling = true
+    const update = await transaction`UPDATE background_responses SET is_cancelling = true
       WHERE id = ${id} AND organization_id = ${organizationId} AND state IN ('queued', 'in_progress')`;
-    if (asked.count > 0) await recordChange(transaction, "response-cancel", id);
+    if (update.count > 0) await recordChange(transaction, "response-cancel", id);
   });
 }
 

@@ -143,11 +143,11 @@ export async function cancelBatch(
   id: string,
 ): Promise<void> {
   await sql.begin(async (transaction) => {
-    const asked = await transaction`UPDATE batches
+    const update = await transaction`UPDATE batches
       SET status = 'cancelling', cancelling_at = clock_timestamp(), due_at = clock_timestamp(), attempts = 0
       WHERE id = ${id} AND organization_id = ${organizationId}
         AND status IN ('validating', 'in_progress')`;
-    if (asked.count > 0) await recordChange(transaction, "batch-work", id);
+    if (update.count > 0) await recordChange(transaction, "batch-work", id);
   });
 }
 

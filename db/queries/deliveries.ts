@@ -113,7 +113,7 @@ export async function findOutboxEvent(
 }
 
 /** Largest number of stored attempts of one delivery, however often it is delivered again. */
-const MAX_KEPT_ATTEMPTS = 50;
+const MAX_STORED_ATTEMPTS = 50;
 
 interface RedeliveredDelivery {
   readonly webhookId: string;
@@ -140,7 +140,7 @@ export function noteRedelivery(
     if (before === undefined) return undefined;
     const [row] = await transaction<Parameters<typeof listedDelivery>>`
       UPDATE deliveries SET
-        attempts = CASE WHEN jsonb_array_length(attempts) >= ${MAX_KEPT_ATTEMPTS}
+        attempts = CASE WHEN jsonb_array_length(attempts) >= ${MAX_STORED_ATTEMPTS}
           THEN attempts - 0 ELSE attempts END || ${JSON.stringify(attempt)}::text::jsonb,
         status = CASE WHEN ${isDelivered} THEN 'delivered' ELSE status END,
         finished_at = CASE WHEN ${isDelivered} THEN coalesce(finished_at, clock_timestamp()) ELSE finished_at END

@@ -2,14 +2,14 @@ import { createInterface } from "node:readline";
 import type { Database, DatabaseTransaction } from "../client.ts";
 
 const FILE_REMOVAL_LOCK = 7_203_114_511;
-const CLAIM_PATIENCE = "2s";
+const CLAIM_TIMEOUT = "2s";
 
 /**
  * Keeps stored bytes from being removed until this session ends. Returns false if another session does so already.
  * Bytes of files that were deleted before a new snapshot may be removed in the meantime; they are not in the snapshot.
  */
 export async function holdFileRemovals(sql: Database): Promise<boolean> {
-  await sql`SELECT set_config('lock_timeout', ${CLAIM_PATIENCE}, false)`;
+  await sql`SELECT set_config('lock_timeout', ${CLAIM_TIMEOUT}, false)`;
   try {
     await sql`SELECT pg_advisory_lock(${FILE_REMOVAL_LOCK})`;
   } catch (error) {

@@ -33,13 +33,13 @@ export async function insertJobEvents(
   events: readonly NewJobEvent[],
 ): Promise<void> {
   if (events.length === 0) return;
-  const known = await knownProviderEvents(sql, jobId, events);
+  const knownIds = await knownProviderEvents(sql, jobId, events);
   let [{ event_count: sequence } = { event_count: 0 }] = await sql<{ event_count: number }[]>`
     SELECT event_count FROM fine_tuning_jobs WHERE id = ${jobId}`;
   for (const event of events) {
     if (event.providerEvent !== null) {
-      if (known.has(event.providerEvent) || sequence >= MAX_PROVIDER_EVENTS) continue;
-      known.add(event.providerEvent);
+      if (knownIds.has(event.providerEvent) || sequence >= MAX_PROVIDER_EVENTS) continue;
+      knownIds.add(event.providerEvent);
     }
     sequence += 1;
     await sql`INSERT INTO fine_tuning_events
@@ -61,11 +61,11 @@ async function knownProviderEvents(
   jobId: string,
   events: readonly NewJobEvent[],
 ): Promise<Set<string>> {
-  const told = events.flatMap(({ providerEvent }) => providerEvent ?? []);
-  if (told.length === 0) return new Set();
+  const providerEvents = events.flatMap(({ providerEvent }) => providerEvent ?? []);
+  if (providerEvents.length === 0) return new Set();
   const rows = await sql<{ provider_event: string }[]>`
     SELECT provider_event FROM fine_tuning_events
-    WHERE job_id = ${jobId} AND provider_event IN ${sql(told)}`;
+    WHERE job_id = ${jobId} AND provider_event IN ${sql(providerEvents)}`;
   return new Set(rows.map((row) => row.provider_event));
 }
 

@@ -261,8 +261,8 @@ export function insertJobEffect(
       for (const fileId of [order.trainingFile, order.validationFile]) {
         if (fileId === null) continue;
         const { organizationId } = order;
-        const isKept = await insertFileUse(sql, { fileId, organizationId, holder: order.id });
-        if (!isKept) throw new FileGoneError(fileId);
+        const isInUse = await insertFileUse(sql, { fileId, organizationId, holder: order.id });
+        if (!isInUse) throw new FileGoneError(fileId);
       }
       await insertJobEvents(sql, order.id, events);
       await recordChange(sql, "fine-tuning-work", order.id);

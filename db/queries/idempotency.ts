@@ -120,7 +120,7 @@ export function storeResultEffect(
   keyring: { readonly sealingId: string; noteSealing(id: string): void },
   { isClaimNeeded }: StoreOptions,
 ): StatementEffect {
-  let isKept = false;
+  let isStored = false;
   return {
     kind: "statement",
     name: "idempotency-store",
@@ -133,11 +133,11 @@ export function storeResultEffect(
         keyring.noteSealing(outcome.sealingId);
         outcome = await storeResult(sql, claim, result, outcome.sealingId);
       }
-      if (isClaimNeeded && !outcome.isKept) throw new ClaimEndedError();
-      isKept = outcome.isKept;
+      if (isClaimNeeded && !outcome.isStored) throw new ClaimEndedError();
+      isStored = outcome.isStored;
     },
     // A result that was too large to store cannot be replayed.
-    keepsAnswer: () => isKept && result.body !== null,
+    keepsAnswer: () => isStored && result.body !== null,
   };
 }
 
@@ -149,7 +149,7 @@ async function storeResult(
   claim: IdempotencyClaim,
   { status, headers, body }: NewResult,
   keyId: string,
-): Promise<{ sealingId: string; isKept: boolean }> {
+): Promise<{ sealingId: string; isStored: boolean }> {
   const sealed = body && (body(keyId) as Buffer);
   const [row] = await sql<{ sealing_id: string | null; is_kept: boolean }[]>`
     WITH sealing AS MATERIALIZED (SELECT key_id FROM master_key FOR SHARE),
@@ -161,7 +161,7 @@ async function storeResult(
       RETURNING 1)
     SELECT (SELECT key_id FROM sealing) AS sealing_id, EXISTS (SELECT 1 FROM kept) AS is_kept`;
   if (!row?.sealing_id) throw new Error("the database has not been used with a master key yet");
-  return { sealingId: row.sealing_id, isKept: row.is_kept };
+  return { sealingId: row.sealing_id, isStored: row.is_kept };
 }
 
 /** Releases the key after errors and disconnects, so that another try can use it. */

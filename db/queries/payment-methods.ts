@@ -112,12 +112,12 @@ export async function activatePaymentMethod(
 ): Promise<PaymentMethod> {
   return await sql.begin(async (transaction) => {
     await lockMethods(transaction, method.organizationId);
-    const [known] = await transaction<MethodRow[]>`SELECT * FROM payment_methods
+    const [existing] = await transaction<MethodRow[]>`SELECT * FROM payment_methods
       WHERE organization_id = ${method.organizationId} AND processor = ${method.processor}
         AND state = 'active' AND reference = ${method.reference}`;
-    if (known !== undefined) {
+    if (existing !== undefined) {
       await transaction`DELETE FROM payment_methods WHERE id = ${method.id} AND state = 'pending'`;
-      return methodOf(known);
+      return methodOf(existing);
     }
     const [row] = await transaction<MethodRow[]>`
       INSERT INTO payment_methods AS m (id, organization_id, processor, state, reference, type, brand,
@@ -196,8 +196,8 @@ export async function keepPaymentCustomer(
 ): Promise<string> {
   await sql`INSERT INTO payment_customers (organization_id, processor, reference)
     VALUES (${organizationId}, ${processor}, ${reference}) ON CONFLICT DO NOTHING`;
-  const kept = await findPaymentCustomer(sql, { organizationId, processor });
-  return kept!;
+  const customer = await findPaymentCustomer(sql, { organizationId, processor });
+  return customer!;
 }
 
 /** Two methods that are added at the same time must not both become the default. */

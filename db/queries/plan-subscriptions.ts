@@ -168,12 +168,12 @@ export async function endSubscriptionOf(
   organizationId: string,
   plan: string,
 ): Promise<boolean> {
-  const [known] = await sql<{ state: SubscriptionState }[]>`
+  const [row] = await sql<{ state: SubscriptionState }[]>`
     SELECT state FROM plan_subscriptions
     WHERE organization_id = ${organizationId} AND state <> 'ended'
       AND NOT (plan = ${plan} AND state = 'active') FOR UPDATE`;
-  if (known?.state === "pending" && (await isSubscribing(sql, organizationId))) return false;
-  if (known !== undefined) {
+  if (row?.state === "pending" && (await isSubscribing(sql, organizationId))) return false;
+  if (row !== undefined) {
     await sql`UPDATE plan_subscriptions
       SET state = 'ending', next_look_at = clock_timestamp(), version = version + 1
       WHERE organization_id = ${organizationId}`;
@@ -189,7 +189,7 @@ export async function endSubscriptionOf(
  */
 export function noteStanding(
   sql: Database,
-  { organizationId, id, version, plan, nextPlan, state: known }: PlanSubscription,
+  { organizationId, id, version, plan, nextPlan, state: stateBefore }: PlanSubscription,
   standing: SubscriptionStanding,
 ): Promise<boolean> {
   const { state, reference = null, invoiceUrl = null, periodStartMs, periodEndMs } = standing;
@@ -212,7 +212,7 @@ export function noteStanding(
     if (isPaid && (before === "free" || before === "byok")) {
       await setAuthorOf(transaction, organizationId);
       await changeOrganization(transaction, organizationId, { plan });
-    } else if (!isPaid && before === plan && known !== "ending") {
+    } else if (!isPaid && before === plan && stateBefore !== "ending") {
       if (nextPlan !== undefined) await setAuthorOf(transaction, organizationId);
       await changeOrganization(transaction, organizationId, { plan: nextPlan ?? "free" });
     }

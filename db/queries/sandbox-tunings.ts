@@ -26,7 +26,7 @@ interface Row {
 }
 
 /** Files that no job has used, and deleted rows, are removed after a day. */
-const KEPT_UNUSED_HOURS = 24;
+const UNUSED_HOURS = 24;
 const REMOVED_AT_A_TIME = 100;
 
 export async function insertSandboxFile(
@@ -35,7 +35,7 @@ export async function insertSandboxFile(
 ): Promise<void> {
   await sql`DELETE FROM sandbox_tunings WHERE id IN (
     SELECT id FROM sandbox_tunings
-    WHERE uploaded_at < clock_timestamp() - make_interval(hours => ${KEPT_UNUSED_HOURS})
+    WHERE uploaded_at < clock_timestamp() - make_interval(hours => ${UNUSED_HOURS})
       AND (tag IS NULL OR (learned IS NULL AND file_deleted_at IS NOT NULL))
     LIMIT ${REMOVED_AT_A_TIME})`;
   await sql`INSERT INTO sandbox_tunings (id, file_name, learned, tokens)

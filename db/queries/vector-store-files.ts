@@ -141,14 +141,14 @@ async function keepPresent(
   { vectorStoreId, batchId, embeddingModel }: Addition,
   { fileId, attributes, chunking }: AddedFile,
 ): Promise<boolean> {
-  const kept = await sql`
+  const update = await sql`
     UPDATE vector_store_files SET attributes = ${JSON.stringify(attributes)}::text::jsonb,
       batch_id = coalesce(${batchId}, batch_id)
     WHERE vector_store_id = ${vectorStoreId} AND file_id = ${fileId}
       AND status IN ('in_progress', 'completed')
       AND max_chunk_tokens = ${chunking.maxTokens} AND overlap_tokens = ${chunking.overlapTokens}
       AND (${embeddingModel}::text IS NULL OR embedding_model = ${embeddingModel})`;
-  return kept.count > 0;
+  return update.count > 0;
 }
 
 async function insertStoreFile(
@@ -242,8 +242,8 @@ export async function listStoreFiles(
     fileId === undefined
       ? undefined
       : (await findStoreFile(sql, organizationId, vectorStoreId, fileId))?.id;
-  const place = { ...page, after: await idOf(page.after), before: await idOf(page.before) };
-  const { condition, order } = placeOfPage(sql, sql`id`, place);
+  const storePage = { ...page, after: await idOf(page.after), before: await idOf(page.before) };
+  const { condition, order } = placeOfPage(sql, sql`id`, storePage);
   const rows = await sql<StoreFileRow[]>`
     SELECT * FROM vector_store_files
     WHERE organization_id = ${organizationId} AND vector_store_id = ${vectorStoreId}
@@ -251,7 +251,7 @@ export async function listStoreFiles(
       ${batchId === undefined ? sql`` : sql`AND batch_id = ${batchId}`}
       ${status === undefined ? sql`` : sql`AND status = ${status}`}
     ORDER BY id COLLATE "C" ${order} LIMIT ${page.limit + 1}`;
-  return listedOf(rows.map(fileRecord), place);
+  return listedOf(rows.map(fileRecord), storePage);
 }
 
 export interface StoreBatch {

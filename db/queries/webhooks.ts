@@ -321,7 +321,7 @@ export function updateWebhook(
       WHERE id = ${id} AND organization_id = ${organizationId} RETURNING *`;
     if (row === undefined) return undefined;
     await transaction`UPDATE webhook_queues SET due_at = webhook_due_at(webhook_id) WHERE webhook_id = ${id}`;
-    await tellOfWebhook(transaction, { id, organizationId });
+    await notifyWebhookChange(transaction, { id, organizationId });
     return webhookRecord(row);
   });
 }
@@ -366,12 +366,12 @@ export function deleteWebhook(
     // Also for a webhook that never had an owner: its lease shows which rows are left.
     await transaction`
       INSERT INTO actor_leases (kind, id, epoch) VALUES ('webhook', ${id}, 0) ON CONFLICT DO NOTHING`;
-    await tellOfWebhook(transaction, { id, organizationId });
+    await notifyWebhookChange(transaction, { id, organizationId });
     return true;
   });
 }
 
-async function tellOfWebhook(sql: DatabaseTransaction, webhook: WebhookName): Promise<void> {
+async function notifyWebhookChange(sql: DatabaseTransaction, webhook: WebhookName): Promise<void> {
   await recordChange(sql, "webhook", webhook.id);
   await recordChange(sql, "subscriptions", webhook.organizationId);
 }
