@@ -1,13 +1,13 @@
 import type { Database } from "./client.ts";
 
-/** Sends a query, and returns its result or what is to be had in its place. */
+/** Sends a query and returns its result, or another result in its place. */
 export type AroundQuery = (send: () => Promise<unknown>) => Promise<unknown>;
 
 type Members = Partial<Record<keyof Database, (...parameters: never[]) => unknown>>;
 
 /**
- * The database of the moment, whose queries are sent through `around`, with some `members` of its own.
- * A proxy, because the driver's `sql` is a function with members and knows no hook around a query.
+ * Returns a database that sends each query through `around` and has additional `members`. It is a proxy, because the
+ * driver's `sql` is a function with members and has no hook around a query.
  */
 export function aroundQueries(
   current: () => Database,
@@ -27,12 +27,14 @@ export function aroundQueries(
   });
 }
 
-/** False for the parameters of a name or a list, which become a part of another query. */
+/** Returns false for the parameters of a name or a list, which become a part of another query. */
 function isTemplate(first: unknown): boolean {
   return Array.isArray(first) && "raw" in first;
 }
 
-/** Each query sends itself when `then` is first called, and a part of another one never: so does this. */
+/**
+ * Returns a query that is sent when `then` is first called. A part of another query is never sent by itself.
+ */
 function sentThrough(query: Promise<unknown>, around: AroundQuery): Promise<unknown> {
   const { then } = query;
   const send = () => new Promise((resolve, reject) => void then.call(query, resolve, reject));

@@ -4,8 +4,8 @@ import type { Database, DatabaseTransaction } from "./client.ts";
 type Work = (transaction: DatabaseTransaction) => unknown;
 
 /**
- * The same database, whose transactions the audit log ascribes to the author: its triggers write an entry for each
- * administrative act, in the transaction of the act. What is written outside of a transaction has no author.
+ * Returns a database whose transactions have an author in the audit log. Triggers write an entry for each
+ * administrative act, in the transaction of the act. Statements outside of a transaction have no author.
  */
 export function authored(sql: Database, author: Author): Database {
   const begin = sql.begin as unknown as (...all: unknown[]) => Promise<unknown>;
@@ -23,7 +23,7 @@ export function authored(sql: Database, author: Author): Database {
   });
 }
 
-/** What the transaction does from here on; undefined: the gateway itself. */
+/** Sets the author of the transaction's later acts. Undefined stands for the gateway itself. */
 export async function setAuthor(
   sql: DatabaseTransaction,
   author: Author | undefined,

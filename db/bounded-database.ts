@@ -4,14 +4,19 @@ import { GatewayError, overloaded } from "../src/lib/errors.ts";
 import { aroundQueries } from "./around-queries.ts";
 import type { Database } from "./client.ts";
 
-/** With the wait for news of a request that came before it, this stays below two seconds. */
+/**
+ * Longest time for a query, in milliseconds. Together with a request's earlier wait for changes it is below two
+ * seconds.
+ */
 export const QUERY_DEADLINE_MS = 1_500;
-/** Queries that are under way or wait for a connection; what their callers gave up counts until it ends. */
+/**
+ * Queries that run or wait for a connection. A query whose caller has given up counts until it ends.
+ */
 export const MAX_WAITING_QUERIES = 2_000;
 
-/** The database did not answer in time: whether it will yet do what it was asked is not known. */
+/** The database did not answer in time. It is unknown whether it will still execute the query. */
 export class DatabaseDeadlineError extends GatewayError {
-  /** Resolves when it has answered after all, or failed. */
+  /** Resolves when the database has answered or failed. */
   readonly ended: Promise<void>;
 
   constructor(ended: Promise<void>) {
@@ -23,9 +28,9 @@ export class DatabaseDeadlineError extends GatewayError {
 }
 
 /**
- * The same database for requests with a waiting client: a query, or a transaction,
- * that takes too long rejects with 503, and so does at once what comes while too many wait. A transaction
- * that has not begun by then never does.
+ * Returns a database for requests with a waiting client. A query or transaction that takes too long rejects with 503.
+ * If too many queries wait, further ones reject immediately. A transaction that has not begun when it rejects never
+ * begins.
  */
 export function boundedDatabase(sql: Database, clock: Clock): Database {
   const watch = watcher(clock);

@@ -3,17 +3,17 @@ import { type DatabaseTls, takeTls } from "./database-tls.ts";
 
 interface PostgresAddress {
   readonly url: string;
-  /** The Unix socket to dial in place of the URL's host and port. */
+  /** The Unix socket to connect to in place of the URL's host and port. */
   readonly path?: string;
 }
 
 const DEFAULT_PORT = "5432";
 
 /**
- * Tells a Unix socket apart from a host in a connection URL, which the driver does not do itself:
- * `postgres://user@localhost/db?host=/folder` and `postgres://user@%2Ffolder/db`, as libpq has them
- * (PostgreSQL documentation, 32.1.1.2 Connection URIs). Hand both parts of the answer to the driver:
- * `postgres(address.url, { path: address.path })`.
+ * Parses a connection URL and recognises a Unix socket, which the driver does not:
+ * `postgres://user@localhost/db?host=/folder` and `postgres://user@%2Ffolder/db`, as in libpq (PostgreSQL
+ * documentation, 32.1.1.2 Connection URIs). Pass both parts of the result to the driver: `postgres(address.url, { path:
+ * address.path })`.
  */
 export function readPostgresUrl(url: string): PostgresAddress {
   if (!URL.canParse(url)) return { url };
@@ -31,7 +31,7 @@ export function readPostgresUrl(url: string): PostgresAddress {
   };
 }
 
-/** How a database is reached: a URL as readPostgresUrl takes it. */
+/** Address of a database: a URL for readPostgresUrl. */
 export interface DatabaseTarget {
   readonly url: string;
 }
@@ -41,18 +41,18 @@ export type Database = postgres.Sql<{ bigint: bigint }>;
 export type SqlFragment = postgres.PendingQuery<postgres.Row[]>;
 export type DatabaseTransaction = postgres.TransactionSql<{ bigint: bigint }>;
 
-/** What becomes of the connections of a pool, each by its number. */
+/** Listeners for the connections of a pool. Each connection has a number. */
 export interface ConnectionEvents {
-  /** It is being opened, or will be after a delay. */
+  /** The connection is being opened, or will be after a delay. */
   onOpening(id: number): void;
-  /** It stands: settings are made, and it serves. */
+  /** The connection is open, its settings are made, and it can be used. */
   onOpened(id: number): void;
   /** It was closed, or could not be opened. */
   onClosed(id: number): void;
 }
 
 interface ConnectOptions {
-  /** Most connections at a time. */
+  /** Largest number of connections at a time. */
   readonly poolSize: number;
   readonly applicationName: string;
   /** Settings of the server for these connections (PostgreSQL documentation, chapter 20). */
@@ -60,14 +60,17 @@ interface ConnectOptions {
   readonly events?: ConnectionEvents;
 }
 
-/** A database that starts cold, fails over or is far away may take seconds for a connection. */
+/** A database that starts cold, fails over or is far away may need seconds for a connection. */
 export const CONNECT_TIMEOUT_SECONDS = 10;
-/** The most that the second try waits; the bound doubles with each failure. */
+/** Longest delay before the second try. The bound doubles with each failure. */
 const FIRST_RETRY_DELAY_SECONDS = 0.1;
-/** An outage must end when the database is back. */
+/** Keeps the delay short, so that an outage ends when the database is reachable again. */
 const MAX_RETRY_DELAY_SECONDS = 1;
 
-/** Seconds until the next try after this number of failures: full jitter, so that instances do not try together. */
+/**
+ * Returns the seconds until the next try after a number of failures. Full jitter, so that instances do not try
+ * together.
+ */
 export function retryDelaySeconds(failures: number): number {
   return (
     Math.random() * Math.min(MAX_RETRY_DELAY_SECONDS, FIRST_RETRY_DELAY_SECONDS * 2 ** failures)
@@ -75,20 +78,20 @@ export function retryDelaySeconds(failures: number): number {
 }
 
 /**
- * Made by SET when a connection stands, not by startup parameters: PgBouncer refuses a client that brings
- * parameters which it does not know.
+ * Settings that each new connection makes by SET. As startup parameters PgBouncer would reject those that it does not
+ * know.
  */
 const SESSION_SETTINGS: Readonly<Record<string, string>> = {
-  // How values are written: the driver reads them so only, and a server or a role may have it otherwise.
+  // The format of values that the driver can read. A server or role may have another default.
   TimeZone: "UTC",
   DateStyle: "ISO",
   bytea_output: "hex",
   extra_float_digits: "1",
-  // What is reported as durable is durable: a server's default may differ.
+  // Makes commits durable, because the gateway reports them as durable. A server's default may differ.
   synchronous_commit: "on",
 };
 
-/** Connects when it is first used. Throws DatabaseTlsError. */
+/** Returns a database that connects at its first use. Throws DatabaseTlsError. */
 export function connectDatabase(target: DatabaseTarget, options: ConnectOptions): Database {
   const { url, path, tls } = readConnection(target.url);
   const { applicationName, events, settings } = options;
@@ -102,7 +105,7 @@ export function connectDatabase(target: DatabaseTarget, options: ConnectOptions)
     connection: { application_name: applicationName },
     types: { bigint: postgres.BigInt },
     ...(tls !== undefined && { ssl: tls }),
-    // These are the patch's: see db/patches.
+    // `session` and `tls` come from the patch in db/patches.
     session: { ...SESSION_SETTINGS, ...settings },
     onopening: events?.onOpening,
     onopened: events?.onOpened,
@@ -118,7 +121,9 @@ interface Connection extends PostgresAddress {
   readonly tls: DatabaseTls | undefined;
 }
 
-/** What libpq and other clients read themselves; a server would refuse it as an unknown setting. */
+/**
+ * Parameters that libpq and other clients read themselves. A server would reject them as unknown settings.
+ */
 const CLIENT_PARAMETERS = [
   "channel_binding",
   "client_encoding",
@@ -136,22 +141,24 @@ const CLIENT_PARAMETERS = [
   "ssl_max_protocol_version",
   "ssl_min_protocol_version",
   "tcp_user_timeout",
-  // Sessions of an instance are found, and ended, by the names that they get here.
+  // The gateway sets it: it finds and ends the sessions of an instance by this name.
   "application_name",
 ];
 
-/** Throws DatabaseTlsError. */
+/** Parses a connection URL. Throws DatabaseTlsError. */
 function readConnection(target: string): Connection {
   const address = readPostgresUrl(target);
   if (!URL.canParse(address.url)) return { ...address, tls: undefined };
   const url = new URL(address.url);
   for (const name of CLIENT_PARAMETERS) url.searchParams.delete(name);
   const tls = takeTls(url.searchParams);
-  // libpq has no TLS on Unix sockets either.
+  // libpq does not use TLS on Unix sockets either.
   return { ...address, url: url.href, tls: address.path === undefined ? tls : false };
 }
 
-/** True where the connection broke, so that nothing is known about what was under way. */
+/**
+ * Returns true if the connection broke, so that the outcome of the running statement is unknown.
+ */
 export function isConnectionFailure(error: unknown): boolean {
   const code = (error as { code?: unknown } | null)?.code;
   if (typeof code !== "string") return false;
@@ -181,15 +188,15 @@ const CONNECTION_FAILURES = new Set([
   "EAI_AGAIN",
   "EHOSTUNREACH",
   "ERR_SOCKET_CLOSED",
-  // cannot_connect_now and too_many_connections: the server lives, but not for us yet
+  // cannot_connect_now and too_many_connections: the server runs, but takes no connection now
   "53300",
-  // idle_in_transaction_session_timeout: this process stood still, and its session was ended
+  // idle_in_transaction_session_timeout: this process was paused, and the server ended its session
   "25P03",
 ]);
 
 /**
- * True where the server lives and can do nothing of the kind for the moment: it is read-only, as a replica
- * in whose place it stood before, out of disk or memory, or was asked to end the statement. Nothing was done.
+ * Returns true if the server runs but cannot execute the statement now: it is read-only, as a replica after a failover,
+ * it has no disk space or memory left, or it was asked to cancel the statement. The statement had no effect.
  */
 export function isServerUnable(error: unknown): boolean {
   return UNABLE_STATES.test(sqlState(error) ?? "");
@@ -198,19 +205,19 @@ export function isServerUnable(error: unknown): boolean {
 /** insufficient_resources, system_error, read_only_sql_transaction, query_canceled */
 const UNABLE_STATES = /^(53|58|25006|57014)/;
 
-/** SQLSTATE with which a charge is refused whose stored response the database lost as it crashed. */
+/** SQLSTATE of a rejected charge whose stored response the database lost in a crash. */
 export const RESPONSE_LOST = "GW004";
 
-/** SQLSTATE of a refused statement, where the database itself answered. */
+/** Returns the SQLSTATE if the database itself rejected the statement. */
 export function sqlState(error: unknown): string | undefined {
   const code = (error as { code?: unknown } | null)?.code;
   return typeof code === "string" && /^[0-9A-Z]{5}$/.test(code) ? code : undefined;
 }
 
 /**
- * What the server does where an instance stands still or its machine is gone. A paused process keeps its
- * sessions, and with them the locks of a transaction that it is in: those end before its lease does, so
- * that they cannot keep others from taking over. What it was writing is then rolled back.
+ * Settings for the case that an instance is paused or its machine is lost. A paused process keeps its sessions and the
+ * locks of its transaction. The server ends these before the lease of the instance ends, so that they do not keep
+ * others from taking over. It rolls back what the instance was writing.
  */
 export const INSTANCE_SETTINGS: Record<string, string> = {
   idle_in_transaction_session_timeout: "2000",
@@ -220,19 +227,19 @@ export const INSTANCE_SETTINGS: Record<string, string> = {
 };
 
 /**
- * A heartbeat that waits for a lock ends before it is given up, with its session, for a new one: else the
- * server would keep one session after the other waiting. Milliseconds.
+ * Ends a heartbeat that waits for a lock, with its session, before the gateway replaces the session. Otherwise the
+ * server would keep one waiting session after the other. Milliseconds.
  */
 export const HEARTBEAT_SETTINGS: Record<string, string> = { lock_timeout: "1000" };
 
-/** A read, with the tables it reads, so that an actor's permissions can be checked against it. */
+/** A read and the tables that it reads, so that an actor's permissions can be checked. */
 export interface Query<Result> {
   readonly name: string;
   readonly tables: readonly string[];
   run(sql: Database): Promise<Result>;
 }
 
-/** Runs reads that have to agree with one another, such as a page of a list and how long the list is. */
+/** Runs reads in one snapshot, such as a page of a list and the length of the list. */
 export function inOneSnapshot<Result>(
   sql: Database,
   read: (snapshot: DatabaseTransaction) => Promise<Result>,
@@ -241,10 +248,10 @@ export function inOneSnapshot<Result>(
 }
 
 /**
- * A commit repeats the same few statements: planning them each time costs more than running them.
- * A plan that is kept must not be one that was made for empty tables, so it takes indexes throughout. That does not
- * keep a join from reading a whole index for each batch if it was planned while the table was small: statements on
- * the paths of money and events find their rows by loops or by lateral subqueries with LIMIT.
+ * A commit repeats a few statements, and planning each time costs more than running them. A kept plan must not be one
+ * for empty tables, so it uses indexes throughout. A join that was planned while the table was small may still read a
+ * whole index for each batch. So statements of the ledger and of events find their rows by loops or by lateral
+ * subqueries with LIMIT.
  */
 export const LEDGER_SETTINGS: Record<string, string> = {
   plan_cache_mode: "force_generic_plan",
@@ -254,9 +261,9 @@ export const LEDGER_SETTINGS: Record<string, string> = {
 };
 
 /**
- * With other instances, none may keep what the others wait for: one that is paused in the middle of a
- * transaction loses it, and one that waits for a lock lets go of its own row now and then, so that its
- * heartbeat comes through. Both try again. Milliseconds.
+ * Limits how long an instance may hold what others wait for. If it is paused within a transaction, the server ends the
+ * transaction. If it waits for a lock, it regularly releases its own row, so that its heartbeat gets through. Both are
+ * tried again. Milliseconds.
  */
 export const SHARED_LEDGER_SETTINGS: Record<string, string> = {
   ...LEDGER_SETTINGS,
@@ -264,18 +271,17 @@ export const SHARED_LEDGER_SETTINGS: Record<string, string> = {
   lock_timeout: "1000",
 };
 
-/** With which a server refuses a connection, not a statement: who asks, for which database, and now. */
+/** SQLSTATEs with which a server rejects a connection: the user, the database, or the moment. */
 const REFUSED_CONNECTION = /^(28|3D|55000)/;
 
 /**
- * True if a failure says nothing about what was under way: the connection broke, or could not be opened
- * again to ask.
+ * Returns true if a failure leaves the outcome unknown: the connection broke, or could not be opened again to ask.
  */
 export function isOutcomeUnknown(error: unknown): boolean {
   return (
     isConnectionFailure(error) ||
     REFUSED_CONNECTION.test(sqlState(error) ?? "") ||
-    // Set by the patch of the driver: the statement was never sent, whatever kept the connection from opening.
+    // The patch of the driver sets it: the statement was never sent, because no connection could be opened.
     (error as { connecting?: unknown } | null)?.connecting === true
   );
 }

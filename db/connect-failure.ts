@@ -5,14 +5,14 @@ import { readServerVersion } from "./queries/database-server.ts";
 
 const OLDEST_MAJOR_VERSION = 15;
 
-/** The database cannot be used however often it is tried again. The message is for the operator. */
+/** The database cannot be used, and trying again does not help. The message is for the operator. */
 export class UnusableDatabaseError extends Error {}
 
-/** In place of the driver's messages, which name a system call. */
+/** Texts that replace the driver's messages, which name a system call. */
 const PLAIN_TEXTS: Readonly<Record<string, string>> = {
   CONNECT_TIMEOUT: `no connection within ${CONNECT_TIMEOUT_SECONDS} s`,
   CONNECTION_CLOSED: "the server closed the connection",
-  CONNECTION_DESTROYED: "the connection did not answer and was given up",
+  CONNECTION_DESTROYED: "the connection did not answer and was closed",
   CONNECTION_ENDED: "the connection was ended",
   ECONNREFUSED: "connection refused",
   ECONNRESET: "the connection was reset",
@@ -29,14 +29,14 @@ const PLAIN_TEXTS: Readonly<Record<string, string>> = {
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
     "the server's certificate is of an unknown authority: name it as sslrootcert",
   ERR_TLS_CERT_ALTNAME_INVALID: "the server's certificate is for another host",
-  TLS_NOT_OFFERED: "the server does not offer TLS, which sslmode asks for",
+  TLS_NOT_OFFERED: "the server does not offer TLS, which sslmode requires",
 };
 
 const INSUFFICIENT_PRIVILEGE = "42501";
-/** No entry in pg_hba.conf, among others. */
+/** The client is not in pg_hba.conf, among other reasons. */
 const INVALID_AUTHORIZATION = "28000";
 
-/** What failed, in one line and without the database's address, which the caller knows. */
+/** Describes a failure in one line, without the database's address, which the caller knows. */
 export function describeFailure(error: unknown): string {
   const cause = rootCause(error);
   const message = cause instanceof Error ? cause.message : String(cause);
@@ -52,12 +52,12 @@ export function describeFailure(error: unknown): string {
   return text;
 }
 
-/** True for a failure that may have passed a moment later, such as a server that is just starting. */
+/** Returns true for a failure that may end by itself, such as a server that is starting. */
 export function mayPass(error: unknown): boolean {
   return isConnectionFailure(rootCause(error));
 }
 
-/** True if the driver or the database failed, and not the program. */
+/** Returns true if the driver or the database failed, and not the program. */
 export function isDatabaseFailure(error: unknown): boolean {
   const cause = rootCause(error);
   return (
@@ -69,17 +69,17 @@ export function isDatabaseFailure(error: unknown): boolean {
   );
 }
 
-/** Others wrap the database's error in one that quotes the whole statement. */
+/** Returns the innermost cause. Outer errors quote the whole statement. */
 function rootCause(error: unknown): unknown {
   return error instanceof Error && error.cause !== undefined ? rootCause(error.cause) : error;
 }
 
 /**
- * Connects, and makes sure that the server is new enough and gives each connection a session of its own.
- * `probe` is another connection to the same database. Throws UnusableDatabaseError, or as the driver does.
+ * Connects, and checks that the server is new enough and that each connection has its own session. `probe` is another
+ * connection to the same database. Throws UnusableDatabaseError or the driver's error.
  */
 export async function assertUsable(sql: Database, probe: Database): Promise<void> {
-  // Both are opened together: opening one may take seconds.
+  // Opens both together, because opening one may take seconds.
   const [version] = await Promise.all([readServerVersion(sql), probe`SELECT 1`]);
   if (version.major < OLDEST_MAJOR_VERSION) {
     throw new UnusableDatabaseError(
@@ -90,20 +90,20 @@ export async function assertUsable(sql: Database, probe: Database): Promise<void
 }
 
 const TRANSACTION_MODE =
-  "it is behind a connection pooler in transaction mode, which gives a connection another session for each transaction: the gateway needs a pooler in session mode (PgBouncer: pool_mode = session), or the server's own address";
+  "its connection pooler is in transaction mode, which gives a connection another session for each transaction: the gateway needs a pooler in session mode (PgBouncer: pool_mode = session), or the server's own address";
 
 const ROUNDS = 2;
 
 /**
- * True if two connections, used by turns, meet in one session of the server, or one of them has two: a pooler
- * hands sessions out by the transaction. A pooler in session mode, as a server, keeps them apart.
+ * Returns true if two connections, used in turns, share a session of the server, or if one of them has two sessions:
+ * then a pooler assigns sessions per transaction. A server, or a pooler in session mode, gives each connection its own.
  */
 async function sharesSessions(one: Database, other: Database): Promise<boolean> {
   const seen = [new Set<number>(), new Set<number>()] as const;
   for (let round = 0; round < ROUNDS; round++) {
-    for (const [place, sql] of [one, other].entries()) {
+    for (const [index, sql] of [one, other].entries()) {
       const [row] = await sql<{ pid: number }[]>`SELECT pg_backend_pid() AS pid`;
-      seen[place]!.add(row!.pid);
+      seen[index]!.add(row!.pid);
     }
   }
   return seen.some(({ size }) => size > 1) || !seen[0].isDisjointFrom(seen[1]);

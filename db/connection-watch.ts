@@ -1,46 +1,47 @@
 import { aroundQueries } from "./around-queries.ts";
 import { type ConnectionEvents, type Database, retryDelaySeconds } from "./client.ts";
 
-/** A database whose connections can be given up for new ones. */
+/** A database whose connections can be replaced by new ones. */
 export interface RenewableDatabase {
-  /** Stands for the connections of the moment. */
+  /** The database over the current connections. */
   readonly sql: Database;
   /**
-   * When each query that is under way was begun, by `performance.now()`; not earlier than the last connection
-   * was opened, since it may have waited for that one.
+   * Start of each running query, by `performance.now()`. Not earlier than the last connection was opened, because the
+   * query may have waited for it.
    */
   readonly underWay: readonly number[];
-  /** Connections that are being opened. */
+  /** Number of connections that are being opened. */
   readonly openingCount: number;
-  /** True if a connection is open and serves. */
+  /** True if a connection is open and can be used. */
   readonly isOpen: boolean;
-  /** Resolves when a connection is open. Rejects as the last try did if none is within that time. */
+  /**
+   * Resolves when a connection is open. Rejects with the last try's error if none is open within that time.
+   */
   whenOpen(withinMs: number): Promise<void>;
   /**
-   * Gives the connections up without a word to the other side, which may be out of reach. What is under way
-   * on them rejects with CONNECTION_DESTROYED; listeners move to the new ones, and are notified. Does nothing
-   * if one was opened within `minAgeMs`. A first connection that is still being opened is kept until it times
-   * out: another one is opened beside it, and the first of them to stand is used. Returns true if connections
-   * were given up.
+   * Replaces the connections without notifying the server, which may be unreachable. Running queries reject with
+   * CONNECTION_DESTROYED; listeners move to the new connections and are notified. Does nothing if a connection was
+   * opened within `minAgeMs`. A first connection that is still being opened stays until it times out: another one is
+   * opened in addition, and the first open one is used. Returns true if connections were replaced.
    */
   renew(minAgeMs?: number): boolean;
 }
 
 type Listen = Parameters<Database["listen"]>;
 
-/** The connections of one opening, and which of them stand. */
+/** A pool, and which of its connections are open. */
 interface Opened {
   readonly sql: Database;
   readonly opening: Set<number>;
   readonly standing: Set<number>;
 }
 
-/** Connections that may be opened beside the one that is used as soon as it stands. */
+/** Largest number of additional pools that may connect while the first one connects. */
 const MAX_RIVALS = 4;
 
 /**
- * `open` is called for the first connections, and for each of those that follow. One connection is kept open,
- * so that the first request after an outage does not wait for one.
+ * Returns a database that calls `open` for its first pool and for each later one. It keeps one connection open, so that
+ * the first request after an outage does not wait for one.
  */
 export function renewableDatabase(open: (events: ConnectionEvents) => Database): RenewableDatabase {
   const underWay = new Map<object, number>();
@@ -91,19 +92,19 @@ export function renewableDatabase(open: (events: ConnectionEvents) => Database):
     }
   };
   const end = (opened: Opened): void => {
-    // Its end is not waited for: in a network that swallows everything it takes a quarter of an hour.
+    // Does not wait for the end: if the network drops all packets, it takes a quarter of an hour.
     void opened.sql.end({ timeout: 0 });
   };
   const replaceBy = (next: Opened): void => {
     const earlier = current;
     current = next;
     end(earlier);
-    // One that cannot connect yet is tried again by the driver.
+    // The driver tries again for a pool that cannot connect yet.
     for (const parameters of listening) current.sql.listen(...parameters).catch(() => {});
     void keepOpen(current);
   };
   const openRival = (): void => {
-    // The first one keeps its whole time; of those beside it the oldest makes room.
+    // The first pool keeps its full time. Among the others, the oldest is closed.
     if (rivals.length === MAX_RIVALS) end(rivals.shift()!);
     const rival = openOne();
     rivals.push(rival);
@@ -190,7 +191,7 @@ export function renewableDatabase(open: (events: ConnectionEvents) => Database):
   };
 }
 
-/** Connections that share one name in the database's list of sessions, which no others have. */
+/** Connections that share a name in the database's list of sessions. No others have it. */
 export interface WatchedConnections {
   readonly database: RenewableDatabase;
   readonly applicationName: string;
@@ -198,24 +199,25 @@ export interface WatchedConnections {
 }
 
 const LOOK_MS = 250;
-/** What takes longer is looked into. */
+/** The watch checks queries that take longer. */
 const LATE_MS = 1_000;
-/** On a machine that lacks processor time an answer, and a new connection, takes as much longer as the look. */
-const LOOKS_OF_PATIENCE = 10;
-/** A session that has stood still for so long does not work on anything of ours. */
+/**
+ * On a machine without spare CPU time, an answer and a new connection take as much longer as the check itself.
+ */
+const CHECK_TIME_FACTOR = 10;
+/** A session that has been idle for this long runs none of our queries. */
 const IDLE_MS = 750;
-/** An answer that is just on its way has come by then. */
+/** An answer that is on its way arrives within this time. */
 const SECOND_LOOK_MS = 100;
-/** New connections may take their time to be made. */
+/** Shortest time between two replacements, because new connections take time to open. */
 const MIN_RENEWAL_MS = 5_000;
 
 /**
- * Notices connections on which nothing arrives although neither side has closed them: a network, or
- * a firewall between, that swallows packets, which the operating system would find out after a quarter of
- * an hour. Whatever is late is asked for over another connection: where the server does not work on as
- * much as is waited for here, what is missing was swallowed. Then the sessions are ended, so that nothing
- * of them can happen later, and the connections are replaced. A server that is slow, or keeps a
- * statement waiting for a lock, works, and is left in peace.
+ * Finds connections on which nothing arrives although neither side has closed them. The cause is a network or firewall
+ * that drops packets; the operating system would notice after a quarter of an hour. The watch asks about late queries
+ * over another connection. If the server works on fewer queries than are awaited, the missing ones were dropped. Then
+ * the watch ends the sessions, so that none of their statements takes effect later, and replaces the connections. It
+ * does nothing while a server is slow or keeps a statement waiting for a lock.
  */
 export class ConnectionWatch {
   readonly #asking: Database;
@@ -225,7 +227,7 @@ export class ConnectionWatch {
   readonly #timer: ReturnType<typeof setInterval>;
   #isLooking = false;
 
-  /** `asking` is a connection of its own, whose silence another watch notices. */
+  /** `asking` is a separate connection. Another watch checks it. */
   constructor(
     asking: Database,
     watched: readonly WatchedConnections[],
@@ -248,7 +250,7 @@ export class ConnectionWatch {
     try {
       for (const one of this.#watched) if (this.#late(one) > 0) await this.#judge(one);
     } catch {
-      // Who is asked is out of reach too: then nothing is known of the others.
+      // The connection that asks is unreachable too, so nothing is known of the others.
     } finally {
       this.#isLooking = false;
     }
@@ -268,14 +270,17 @@ export class ConnectionWatch {
     const beganMs = performance.now();
     const sessions = await sessionsOf(this.#asking, one.applicationName);
     const tookMs = performance.now() - beganMs;
-    // Reckoned behind the answer: what has come meanwhile is not waited for any more.
-    const late = this.#late(one, LATE_MS + LOOKS_OF_PATIENCE * tookMs);
-    // If there is a connection for each, each late query has had one to itself all the time.
+    // Computed after the answer, so that queries that ended in the meantime do not count.
+    const late = this.#late(one, LATE_MS + CHECK_TIME_FACTOR * tookMs);
+    // If the pool has a connection for each query, each late query has had its own connection from the start.
     const isEachAlone = one.database.underWay.length <= one.poolSize;
     return late > (isEachAlone ? sessions.longAtWork : sessions.atWork);
   }
 
-  /** Connections that are waited for, at least. One that is being opened has a timeout of its own. */
+  /**
+   * Returns the smallest number of connections with late queries. A connection that is being opened has a timeout of
+   * its own.
+   */
   #late(one: WatchedConnections, lateMs = LATE_MS): number {
     const nowMs = performance.now();
     if (nowMs - (this.#renewedAtMs.get(one) ?? Number.NEGATIVE_INFINITY) < MIN_RENEWAL_MS) return 0;
@@ -286,13 +291,13 @@ export class ConnectionWatch {
 }
 
 interface Sessions {
-  /** Those that are at work, or were a moment ago. */
+  /** Number of sessions that work, or worked a moment ago. */
   readonly atWork: number;
-  /** Those that have been for a while, with one thing. */
+  /** Number of sessions that have worked for a while on one statement. */
   readonly longAtWork: number;
 }
 
-/** Where a server does not tell what its sessions do, each counts as being at work. */
+/** Counts the sessions. If a server does not show what its sessions do, each counts as working. */
 async function sessionsOf(sql: Database, applicationName: string): Promise<Sessions> {
   const [row] = await sql<{ at_work: number; long_at_work: number }[]>`
     SELECT count(*) FILTER (WHERE is_unknown OR is_active OR is_fresh)::int AS at_work,

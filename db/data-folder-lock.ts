@@ -10,17 +10,17 @@ export class DataFolderInUseError extends Error {
   override readonly name = "DataFolderInUseError";
 }
 
-/** Keeps locks from the garbage collector, which would close the file and with it drop the lock. */
+/** Keeps locks from the garbage collector, which would close the file and so release the lock. */
 const heldLocks = new Set<Database>();
 
-/** A killed holder keeps its lock until the kernel has cleared the process away. */
+/** A killed process keeps its lock until the kernel has removed it. */
 const DYING_HOLDER_MS = 1_000;
 
 /**
- * Claims a data folder for this process. SQLite's exclusive lock is a record lock of the kernel: it
- * ends with the process however that dies, and children do not inherit it. Blocks for `waitMs` at most.
+ * Claims a data folder for this process. SQLite's exclusive lock is a record lock of the kernel: it ends with the
+ * process in every case, and child processes do not inherit it. Blocks for at most `waitMs`.
  *
- * @throws DataFolderInUseError where another process, or this one, has the folder.
+ * @throws DataFolderInUseError if another process, or this one, has the folder.
  */
 export function lockDataFolder(dataDir: string, waitMs = DYING_HOLDER_MS): DataFolderLock {
   const path = join(dataDir, "lock.sqlite");
@@ -29,8 +29,8 @@ export function lockDataFolder(dataDir: string, waitMs = DYING_HOLDER_MS): DataF
   const database = openForLocking(path);
   try {
     database.run(`PRAGMA busy_timeout = ${waitMs}`);
-    // The open transaction is the lock. In exclusive locking mode two starters at once would each keep
-    // the shared lock that the other waits for, and both be refused.
+    // The open transaction is the lock. In exclusive locking mode, two processes that start together would each keep
+    // the shared lock that the other waits for, and both would fail.
     database.run("BEGIN EXCLUSIVE");
   } catch (error) {
     database.close();
@@ -52,8 +52,8 @@ export function lockDataFolder(dataDir: string, waitMs = DYING_HOLDER_MS): DataF
 }
 
 /**
- * Readable by others, the file would let them take a shared lock and so keep the owner out. It is
- * never opened when it exists: closing any descriptor of it would drop this process's own lock.
+ * Creates the file for its owner alone. Other users could take a shared lock of a readable file and so lock the owner
+ * out. An existing file is never opened, because closing any descriptor of it would release this process's own lock.
  */
 function createPrivateFile(path: string): void {
   try {

@@ -47,37 +47,41 @@ import {
 } from "./embedded/server.ts";
 
 export interface EmbeddedPostgresOptions {
-  /** The cluster lives in its folder `postgres`. */
+  /** The database cluster is in its subfolder `postgres`. */
   readonly dataDir: string;
   readonly log: (message: string) => void;
-  /** Server settings beyond, or in place of, those of server-settings.ts. */
+  /** Server settings that add to those of server-settings.ts or replace them. */
   readonly settings?: ServerSettings;
-  /** "tcp" listens on 127.0.0.1 with a password, and is the only one on Windows. */
+  /** "tcp" listens on 127.0.0.1 with a password. Windows has no other. */
   readonly transport?: "unix" | "tcp";
-  /** How long to wait, blocking, for another holder of the folder to be gone: see lockDataFolder. */
+  /**
+   * How long to wait, blocking, for another owner of the folder to end: see lockDataFolder. Milliseconds.
+   */
   readonly lockWaitMs?: number;
 }
 
 interface EmbeddedPostgres {
-  /** For readPostgresUrl, because it may name a Unix socket. */
+  /** A URL for readPostgresUrl, because it may name a Unix socket. */
   readonly url: string;
-  /** The gateway has begun to stop: from now on a server that was asked to stop too may wait for it. */
+  /** The gateway has begun to stop: a server that was asked to stop too may now wait for it. */
   announceStop(): void;
-  /** Shuts the server down and gives the data folder up. Bounded; never rejects for a dead server. */
+  /**
+   * Stops the server and releases the data folder. Bounded in time. Never rejects because the server is dead.
+   */
   stop(): Promise<void>;
 }
 
-/** Start-up of a server whose predecessor is just ending may meet it. */
+/** A server that starts may meet its predecessor, which is just ending. */
 const LAUNCH_ATTEMPTS = 4;
 const LAUNCH_RETRY_MS = 500;
-const PASSING_REFUSAL = /lock file|shared memory|in use|could not bind/;
+const TRANSIENT_REFUSAL = /lock file|shared memory|in use|could not bind/;
 
 /**
- * Starts the Postgres that comes with the gateway, or adopts the one that a killed gateway left
- * running on the same folder.
+ * Starts the Postgres that comes with the gateway, or adopts the server that a killed gateway left running on the
+ * folder.
  *
- * @throws DataFolderInUseError where another process has the folder
- * @throws EmbeddedPostgresError with one line that names the way out
+ * @throws DataFolderInUseError if another process has the folder
+ * @throws EmbeddedPostgresError with one line that names the remedy
  */
 export async function startEmbeddedPostgres(
   options: EmbeddedPostgresOptions,
@@ -98,7 +102,7 @@ export async function startEmbeddedPostgres(
       isRunning: ({ pid }) => processRuns(pid),
       isStopping: ({ pid }) => isStopping(folders.cluster, pid),
       end: ({ pid }) => stopServer(pid, context),
-      // Clients keep the URL that they were given, so a restarted server has to listen at the same.
+      // Clients keep their URL, so a restarted server must listen at the same address.
       restart: () => adoptOrLaunch(context, first.address, settings, password),
     };
     const supervision = superviseServer(first, supervised, options.log);
@@ -123,8 +127,8 @@ export async function startEmbeddedPostgres(
 }
 
 /**
- * The URL of the server that another process runs on this data folder, for commands beside a running
- * gateway; undefined where none is ready.
+ * Returns the URL of the server that another process runs on this data folder, for commands that run in parallel to a
+ * gateway. Returns undefined if no server is ready.
  */
 export function findRunningEmbeddedPostgres(dataDir: string): string | undefined {
   if (!existsSync(resolve(dataDir))) return undefined;
@@ -160,8 +164,9 @@ async function adoptOrLaunch(
     try {
       return await launchServer(context, address, settings);
     } catch (error) {
-      const passing = error instanceof ServerRefusedError && PASSING_REFUSAL.test(error.message);
-      if (!passing || attempt === LAUNCH_ATTEMPTS) throw error;
+      const isTransient =
+        error instanceof ServerRefusedError && TRANSIENT_REFUSAL.test(error.message);
+      if (!isTransient || attempt === LAUNCH_ATTEMPTS) throw error;
       await Bun.sleep(LAUNCH_RETRY_MS);
     }
   }
@@ -190,30 +195,34 @@ async function findFreePort(): Promise<number> {
 }
 
 /*
- * What a gateway that was killed leaves of its server, judged by the process that postmaster.pid
- * names, while we hold the lock of the data folder:
+ * State of the server that a killed gateway has left. The process that postmaster.pid names decides, while we hold the
+ * lock of the data folder:
  *
- *   none        no file, or its process is gone: Postgres clears the file itself at its start
- *   stranger    the number belongs to another process by now, or to one that ended and was never
- *               collected: Postgres would refuse to start, so the file is removed here
- *   hidden      no process to be seen, yet its socket answers (another container): refused
- *   busy        starting, recovering or stopping: waited for
- *   ready       adopted if it runs with the command line that we would use and answers, otherwise
- *               stopped
+ *   none        no file, or its process has ended: Postgres removes the file itself at its start
+ *   stranger    the number belongs to another process now, or to an ended one that was never collected: Postgres
+ *               would fail to start, so the file is removed here
+ *   hidden      no visible process, but its socket answers (another container): rejected
+ *   busy        starting, recovering or stopping: the start waits
+ *   ready       adopted if it has our command line and answers, otherwise stopped
  */
 type Predecessor = "none" | "stranger" | "hidden" | "busy" | "ready";
 
-/** Recovery of a crashed predecessor, as in READY_TIMEOUT_MS of a server of our own. */
+/** Longest recovery of a crashed predecessor, as READY_TIMEOUT_MS of our own server. */
 const BUSY_TIMEOUT_MS = 600_000;
-/** A server that restarts after a crash of one connection still calls itself ready for a moment. */
+/**
+ * A server that restarts after a crash of one connection still reports to be ready for a moment.
+ */
 const ANSWER_TIMEOUT_MS = 5_000;
 const SOCKET_TIMEOUT_MS = 2_000;
 const DYING_TIMEOUT_MS = 2_000;
-/** Between the creation of postmaster.pid and its content. */
+/** Time between the creation of postmaster.pid and its content. */
 const EMPTY_FILE_GRACE_MS = 200;
 const TAKE_OVER_TIMEOUT_MS = 5_000;
 
-/** Adopts the server that a killed gateway left, or clears the way for a new one (undefined). */
+/**
+ * Adopts the server that a killed gateway left, or removes what would block a new one. Returns undefined for the
+ * latter.
+ */
 async function settlePredecessor(
   context: LaunchContext,
   address: ServerAddress,
@@ -223,7 +232,7 @@ async function settlePredecessor(
   const { cluster } = context.folders;
   await waitUntil(() => readPostmasterFile(cluster)?.pid !== 0, EMPTY_FILE_GRACE_MS);
   await waitUntil(async () => (await judge(cluster, address)) !== "busy", BUSY_TIMEOUT_MS);
-  // The socket of a server that is being killed may answer for a moment after its process cannot be seen.
+  // The socket of a server that is being killed may answer for a moment after its process is no longer visible.
   await waitUntil(async () => (await judge(cluster, address)) !== "hidden", DYING_TIMEOUT_MS);
   const record = readPostmasterFile(cluster);
   switch (await judge(cluster, address)) {
@@ -270,7 +279,9 @@ async function adoptOrStop(
   return undefined;
 }
 
-/** Postgres would take them for those of a live server, because a process has the number in them. */
+/**
+ * Removes files that Postgres would take for those of a live server, because a process has their number.
+ */
 function removeLeftovers(clusterDir: string, address: ServerAddress): void {
   rmSync(postmasterFilePath(clusterDir), { force: true });
   if (address.kind === "tcp") return;
@@ -279,9 +290,9 @@ function removeLeftovers(clusterDir: string, address: ServerAddress): void {
 }
 
 /**
- * Whether the server answers. Ends the connections of the dead gateway first, so that none of its
- * statements that are still under way takes effect after us: those that wait for a lock until none is
- * left, and only then those that hold one, whose end would let them go on.
+ * Returns true if the server answers. First it ends the connections of the dead gateway, so that none of their running
+ * statements takes effect later: those that wait for a lock until none is left, then those that hold one, whose end
+ * would release the waiting ones.
  */
 async function takeOver(url: string): Promise<boolean> {
   const address = readPostgresUrl(url);

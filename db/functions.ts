@@ -68,9 +68,9 @@ async function compareFunctions(sql: Session): Promise<FunctionChanges> {
     return NO_CHANGES;
   }
   const hashes = new Map(applied.map(({ name, hash }) => [name, hash]));
-  const own = await readFunctions();
-  const changed = own.filter(({ name, hash }) => hashes.get(name) !== hash);
-  for (const { name } of own) hashes.delete(name);
+  const functions = await readFunctions();
+  const changed = functions.filter(({ name, hash }) => hashes.get(name) !== hash);
+  for (const { name } of functions) hashes.delete(name);
   return { changed, removed: await withoutNeeded(sql, [...hashes.keys()]) };
 }
 
@@ -129,8 +129,8 @@ async function apply(
 /** Returns the names that no trigger, view or index of the database refers to. */
 async function withoutNeeded(sql: Session, names: readonly string[]): Promise<string[]> {
   if (names.length === 0) return [];
-  const found = await findSignatures(sql, names);
-  const needed = new Set(found.filter(({ is_needed }) => is_needed).map(({ name }) => name));
+  const signatures = await findSignatures(sql, names);
+  const needed = new Set(signatures.filter(({ is_needed }) => is_needed).map(({ name }) => name));
   return names.filter((name) => !needed.has(name));
 }
 

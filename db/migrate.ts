@@ -154,10 +154,10 @@ export async function appliedMigrations(
 
 /** Returns true if this program has each of these migrations, and none in between. */
 export async function knowsMigrations(applied: readonly AppliedMigration[]): Promise<boolean> {
-  const own = await migrationFiles();
+  const files = await migrationFiles();
   return applied.every(
     ({ createdAtMs, hash }, index) =>
-      own[index]?.folderMillis === createdAtMs && own[index].hash === hash,
+      files[index]?.folderMillis === createdAtMs && files[index].hash === hash,
   );
 }
 

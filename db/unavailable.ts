@@ -2,7 +2,9 @@ import { type Clock, sleep, steady } from "../src/lib/clock.ts";
 import { GatewayError } from "../src/lib/errors.ts";
 import { isOutcomeUnknown, isServerUnable, RESPONSE_LOST, sqlState } from "./client.ts";
 
-/** The error that a caller gets for a failure of the database; undefined for any other failure. */
+/**
+ * Returns the public error for a failure of the database. Returns undefined for any other failure.
+ */
 export function asUnavailable(error: unknown): GatewayError | undefined {
   const message = messageOf(error);
   if (message === undefined) return undefined;
@@ -12,12 +14,13 @@ export function asUnavailable(error: unknown): GatewayError | undefined {
 function messageOf(error: unknown): string | undefined {
   if (isOutcomeUnknown(error)) return "The gateway's database cannot be reached at the moment.";
   if (isServerUnable(error)) return "The gateway's database cannot do this at the moment.";
-  if (sqlState(error) === RESPONSE_LOST)
-    return "The gateway's database lost what was just written.";
+  if (sqlState(error) === RESPONSE_LOST) return "The gateway's database lost the last write.";
   return undefined;
 }
 
-/** Whatever was thrown, as an error that may be shown: what is not meant for the caller becomes a 500. */
+/**
+ * Returns an error that may be shown to the caller. An error that is not meant for the caller becomes a 500.
+ */
 export function asGatewayError(error: unknown): GatewayError {
   if (error instanceof GatewayError) return error;
   const unavailable = asUnavailable(error);
@@ -25,14 +28,15 @@ export function asGatewayError(error: unknown): GatewayError {
   return new GatewayError("internal", "Something went wrong inside the gateway.", { cause: error });
 }
 
-/** An outage that ends by then costs callers only the wait. */
+/** A shorter outage costs callers only the wait. */
 const MAX_UNREACHABLE_MS = 1_000;
-/** As often as the driver tries to connect. */
+/** How often the driver tries to connect. */
 const RETRY_MS = 100;
 
 /**
- * Runs it again where the connection to the database breaks or cannot be made, for a second. Only for what
- * may be done twice, as a read may. Rejects as the last try did, or the one in which the client left.
+ * Repeats the work for a second while the connection to the database breaks or cannot be opened. Use it only for work
+ * that may run twice, such as a read. Rejects with the last try's error, or with that of the try in which the client
+ * left.
  */
 export async function untilReachable<Result>(
   clock: Clock,

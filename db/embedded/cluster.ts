@@ -15,14 +15,14 @@ import { join } from "node:path";
 import type { PostgresBinaries, PostgresFolders } from "./folders.ts";
 import { EmbeddedPostgresError, type LaunchContext, spawnAs } from "./launch.ts";
 
-/** Where the server listens. */
+/** Address at which the server listens. */
 export type ServerAddress =
   | { readonly kind: "unix"; readonly socketDir: string }
   | { readonly kind: "tcp"; readonly port: number };
 
 export type ServerSettings = Readonly<Record<string, string>>;
 
-/** With a Unix socket the port is only a part of the socket's name. */
+/** For a Unix socket the port is only a part of the socket's name. */
 export const SOCKET_PORT = 5432;
 const SUPERUSER = "postgres";
 
@@ -33,18 +33,18 @@ const SETTINGS: ServerSettings = {
   wal_level: "minimal",
   max_wal_senders: "0",
   max_logical_replication_workers: "0",
-  // Durability of the ledger.
+  // Makes the ledger durable.
   fsync: "on",
   synchronous_commit: "on",
   full_page_writes: "on",
   autovacuum: "on",
   jit: "off",
-  // Saves three worker processes; the data fits in memory.
+  // Saves three worker processes, because the data fits in memory.
   io_method: "sync",
   timezone: "UTC",
   log_timezone: "UTC",
-  // Errors of statements reach the gateway, which reports them. Here they could fill the disk on a
-  // caller's request, and would contain values of requests.
+  // Keeps errors of statements out of the server's log. The gateway reports them. In the log, requests could fill the
+  // disk, and their values would be stored.
   log_min_messages: "log",
   log_min_error_statement: "panic",
   log_error_verbosity: "terse",
@@ -53,7 +53,7 @@ const SETTINGS: ServerSettings = {
   logging_collector: "off",
 };
 
-/** The server's command line after the program's name. */
+/** Returns the server's command line after the program's name. */
 export function serverArguments(
   clusterDir: string,
   address: ServerAddress,
@@ -77,7 +77,7 @@ export function serverArguments(
   return ["-D", clusterDir, ...pairs];
 }
 
-/** A URL for readPostgresUrl of db/client.ts. */
+/** Returns a URL for readPostgresUrl of db/client.ts. */
 export function serverUrl(address: ServerAddress, password: string | undefined): string {
   if (address.kind === "unix") {
     const folder = encodeURIComponent(address.socketDir);
@@ -90,8 +90,8 @@ export function serverUrl(address: ServerAddress, password: string | undefined):
 const UNFINISHED_PREFIX = "postgres.new-";
 
 /**
- * Makes the database cluster at the first start. It is made beside its place and moved there when
- * complete, so that a crash in between leaves nothing that a later start could take for a cluster.
+ * Creates the database cluster at the first start, in a temporary folder that is moved when it is complete. So after a
+ * crash a later start finds no incomplete cluster.
  */
 export async function ensureCluster(
   context: LaunchContext,
@@ -102,11 +102,11 @@ export async function ensureCluster(
   if (existsSync(join(folders.cluster, "PG_VERSION"))) return checkVersion(folders, binaries);
   if (existsSync(folders.cluster) && readdirSync(folders.cluster).length > 0) {
     throw new EmbeddedPostgresError(
-      `${folders.cluster} holds something that is no Postgres cluster: remove it, or point DATA_DIR elsewhere`,
+      `${folders.cluster} is not a Postgres cluster: remove it, or point DATA_DIR elsewhere`,
     );
   }
   removeUnfinished(folders);
-  log(`making a database in ${folders.cluster}`);
+  log(`creating a database in ${folders.cluster}`);
   const unfinished = join(folders.dataDir, UNFINISHED_PREFIX + crypto.randomUUID());
   mkdirSync(unfinished, { mode: 0o700 });
   giveToServer(context, unfinished);
@@ -117,14 +117,16 @@ export async function ensureCluster(
 }
 
 function checkVersion(folders: PostgresFolders, binaries: PostgresBinaries): void {
-  const found = readFileSync(join(folders.cluster, "PG_VERSION"), "utf8").trim();
-  if (found === binaries.majorVersion) return;
+  const version = readFileSync(join(folders.cluster, "PG_VERSION"), "utf8").trim();
+  if (version === binaries.majorVersion) return;
   throw new EmbeddedPostgresError(
-    `${folders.cluster} is of Postgres ${found}, this version brings Postgres ${binaries.majorVersion}: dump it with the version that made it and restore the dump into a new folder, or point DATA_DIR elsewhere`,
+    `${folders.cluster} is of Postgres ${version}, this version brings Postgres ${binaries.majorVersion}: dump it with the version that created it and restore the dump into a new folder, or point DATA_DIR elsewhere`,
   );
 }
 
-/** What cannot be removed now, because an orphaned initdb still writes to it, is removed later. */
+/**
+ * Removes incomplete clusters. What an orphaned initdb still writes to is removed at a later start.
+ */
 function removeUnfinished(folders: PostgresFolders): void {
   for (const name of readdirSync(folders.dataDir)) {
     if (!name.startsWith(UNFINISHED_PREFIX)) continue;
@@ -159,10 +161,10 @@ async function runInitdb(
 ): Promise<void> {
   const command = [
     ...[context.binaries.initdb, "-D", clusterDir, "-U", SUPERUSER, "--no-instructions"],
-    // C order is the fastest and never changes with the system's libraries; letters beyond ASCII
-    // still have upper and lower case.
+    // C order is the fastest and never changes with the system's libraries. Letters beyond ASCII still have upper and
+    // lower case.
     ...["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"],
-    // Only the server's own user reaches the socket's folder.
+    // Only the server's own user can enter the socket's folder.
     ...["--auth-local=trust", "--auth-host=scram-sha-256"],
     ...(withPassword ? [`--pwfile=${context.folders.password}`] : []),
   ];
@@ -174,11 +176,11 @@ async function runInitdb(
   ]);
   if (exitCode === 0) return;
   rmSync(clusterDir, { recursive: true, force: true });
-  const said = errors.trim() === "" ? output : errors;
-  throw new EmbeddedPostgresError(`initdb failed: ${said.trim().replaceAll(/\s*\n\s*/g, "; ")}`);
+  const text = errors.trim() === "" ? output : errors;
+  throw new EmbeddedPostgresError(`initdb failed: ${text.trim().replaceAll(/\s*\n\s*/g, "; ")}`);
 }
 
-/** Makes the rename survive a power cut. */
+/** Makes the rename durable in a power failure. */
 function syncFolder(path: string): void {
   if (process.platform === "win32") return;
   const descriptor = openSync(path, "r");

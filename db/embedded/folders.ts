@@ -20,12 +20,12 @@ export interface PostgresBinaries {
   readonly postgres: string;
   readonly initdb: string;
   readonly pgCtl: string;
-  /** As in the file PG_VERSION of a data folder: "18". */
+  /** Content of the file PG_VERSION of a data folder: "18". */
   readonly majorVersion: string;
 }
 
 interface LibraryLink {
-  /** Both relative to the package. */
+  /** Path relative to the package, as is the one below. */
   readonly source: string;
   readonly target: string;
 }
@@ -61,8 +61,8 @@ function readMajorVersion(packageDir: string): string {
 }
 
 /**
- * Makes the links between library versions, which the package would make in an install script that
- * Bun does not run. Where the package cannot be written to, they go into `fallbackDir`.
+ * Creates the links between library versions that the package would create in an install script, which Bun does not
+ * run. If the package is not writable, the links go into `fallbackDir`.
  *
  * @returns the folders to search for libraries.
  */
@@ -92,7 +92,7 @@ function readLinks(packageDir: string): LibraryLink[] {
   return existsSync(path) ? (JSON.parse(readFileSync(path, "utf8")) as LibraryLink[]) : [];
 }
 
-/** Another process may be making the same link. */
+/** Another process may be creating the link too. */
 function makeLink(pointsTo: string, path: string): void {
   try {
     symlinkSync(pointsTo, path);
@@ -101,7 +101,7 @@ function makeLink(pointsTo: string, path: string): void {
   }
 }
 
-/** What of the data folder belongs to the embedded Postgres. */
+/** Paths in the data folder that belong to the embedded Postgres. */
 export interface PostgresFolders {
   readonly dataDir: string;
   readonly cluster: string;
@@ -115,7 +115,9 @@ const LOG_LIMIT_BYTES = 10 * 1024 * 1024;
 const SOCKET_PATH_LIMIT_BYTES = 103;
 const SOCKET_FILE_NAME = "/.s.PGSQL.5432";
 
-/** Makes the data folder, private to its user; others may pass through where the server is another. */
+/**
+ * Creates the data folder, private to its user. Other users may pass through if the server runs as another user.
+ */
 export function prepareDataFolder(dataDir: string): PostgresFolders {
   const wanted = resolve(dataDir);
   if (!existsSync(wanted)) {
@@ -132,15 +134,15 @@ export function prepareDataFolder(dataDir: string): PostgresFolders {
   };
 }
 
-/** Bounds what the logs of many starts add up to. To be called while no server writes to it. */
+/** Bounds the size of the logs of many starts. Call it while no server writes to the log. */
 export function rotateLog(path: string): void {
   if (!existsSync(path) || statSync(path).size <= LOG_LIMIT_BYTES) return;
   renameSync(path, `${path}.1`);
 }
 
 /**
- * A folder that only the server's user can enter: the socket accepts every process that reaches it. The name is the
- * same at every start, in the data folder if a socket's path may be that long.
+ * Creates a folder that only the server's user can enter, because the socket accepts every process that reaches it. The
+ * name is the same at every start. It is in the data folder if the length of a socket's path allows it.
  */
 export function prepareSocketFolder(
   folders: PostgresFolders,
@@ -164,7 +166,7 @@ export function prepareSocketFolder(
   return path;
 }
 
-/** Leaves nothing outside the data folder. To be called once the server has ended. */
+/** Removes the folder if it is outside of the data folder. Call it after the server has ended. */
 export function removeSocketFolder(folders: PostgresFolders, path: string): void {
   if (!path.startsWith(folders.dataDir)) rmSync(path, { recursive: true, force: true });
 }

@@ -2,12 +2,12 @@ import { existsSync, readFileSync, statSync } from "node:fs";
 import { delimiter, dirname, parse } from "node:path";
 import type { PostgresBinaries, PostgresFolders } from "./folders.ts";
 
-/** Its message is one line for the operator, with the way out where there is one. */
+/** The message is one line for the operator, with the remedy if there is one. */
 export class EmbeddedPostgresError extends Error {
   override readonly name = "EmbeddedPostgresError";
 }
 
-/** The user that the server runs as, where that is not our own: Postgres refuses to run as root. */
+/** The user that the server runs as, if it is not our own: Postgres refuses to run as root. */
 export interface ServerAccount {
   readonly uid: number;
   readonly gid: number;
@@ -27,7 +27,9 @@ const SETPRIV_PATH = "/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin";
 const CAP_DAC_OVERRIDE = 1n << 1n;
 const CAP_DAC_READ_SEARCH = 1n << 2n;
 
-/** The owner of the data if there is one, otherwise a system user. Undefined means our own user. */
+/**
+ * Returns the owner of the data if it exists, otherwise a system user. Undefined means our own user.
+ */
 export function chooseServerAccount(clusterDir: string): ServerAccount | undefined {
   const ownUid = process.getuid?.();
   if (ownUid === undefined) return undefined;
@@ -62,8 +64,8 @@ function readAccounts(): ServerAccount[] {
 }
 
 /**
- * Where the other user cannot reach the program or the data, because a folder above is closed to it
- * (a checkout under /root), it gets the one capability that lets it pass.
+ * Plans how to start a program. If the other user cannot reach the program or the data, because a folder above is
+ * closed to it (a checkout under /root), it gets the one capability that lets it pass.
  */
 export function planLaunch(
   account: ServerAccount | undefined,
@@ -75,7 +77,7 @@ export function planLaunch(
   if (executable && reachable(program, account) && reachable(`${dataDir}/-`, account)) {
     return { prefix: [], uid: account.uid, gid: account.gid };
   }
-  const capability = passingCapability(executable);
+  const capability = traversalCapability(executable);
   const setpriv = Bun.which("setpriv", { PATH: SETPRIV_PATH });
   if (setpriv === null || capability === undefined) {
     throw new EmbeddedPostgresError(
@@ -88,11 +90,11 @@ export function planLaunch(
   return { prefix: [setpriv, ...ids, ...rights, "--securebits", "+no_setuid_fixup"] };
 }
 
-function passingCapability(executable: boolean): string | undefined {
+function traversalCapability(executable: boolean): string | undefined {
   if (!existsSync("/proc/self/status")) return undefined;
   const line = /^CapPrm:\s*([0-9a-f]+)$/m.exec(readFileSync("/proc/self/status", "utf8"));
   const held = BigInt(`0x${line?.[1] ?? "0"}`);
-  // Reading and searching suffices, unless the program itself may not be executed by others.
+  // The right to read and search is enough, unless other users may not execute the program itself.
   if (executable && (held & CAP_DAC_READ_SEARCH) !== 0n) return "dac_read_search";
   return (held & CAP_DAC_OVERRIDE) === 0n ? undefined : "dac_override";
 }
@@ -108,7 +110,7 @@ function allows(path: string, account: ServerAccount, bits: number): boolean {
   return ((mode >> shift) & bits) === bits;
 }
 
-/** What every program of Postgres needs to be started. */
+/** Parameters with which each Postgres program starts. */
 export interface LaunchContext {
   readonly folders: PostgresFolders;
   readonly binaries: PostgresBinaries;
@@ -121,8 +123,8 @@ export interface LaunchContext {
 type Output = "pipe" | number;
 
 /**
- * Starts a program as the server's user, with nothing of our environment, which holds secrets.
- * `detached` puts it into a session of its own, out of reach of the terminal's Ctrl-C.
+ * Starts a program as the server's user without our environment, which holds secrets. `detached` gives it a session of
+ * its own, so that Ctrl-C in the terminal does not reach it.
  */
 export function spawnAs<O extends Output>(
   { folders, identity, libraryDirs }: LaunchContext,

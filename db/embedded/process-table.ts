@@ -6,9 +6,9 @@ const SHORTEST_PAUSE_MS = 5;
 const LONGEST_PAUSE_MS = 50;
 
 /**
- * Asks until the condition holds: another process's state can only be polled.
+ * Checks until the condition holds, because another process's state can only be polled.
  *
- * @returns whether it came to hold within `timeoutMs`.
+ * @returns true if it held within `timeoutMs`.
  */
 export async function waitUntil(
   condition: () => boolean | Promise<boolean>,
@@ -23,8 +23,8 @@ export async function waitUntil(
 }
 
 /**
- * Whether a process of that number runs; one that ended and was not yet collected does not. Where the
- * system does not tell the two apart for now, each runs.
+ * Returns true if a process with this number runs. An ended process that was not yet collected does not run. If the
+ * system cannot distinguish the two now, it counts as running.
  */
 export function processRuns(pid: number): boolean {
   if (process.platform !== "linux") return numberTaken(pid);
@@ -35,7 +35,7 @@ export function processRuns(pid: number): boolean {
   }
 }
 
-/** Whether the system knows a process of that number, ended or not. */
+/** Returns true if the system knows a process with this number, running or ended. */
 export function numberTaken(pid: number): boolean {
   try {
     process.kill(pid, 0);
@@ -46,9 +46,8 @@ export function numberTaken(pid: number): boolean {
 }
 
 /**
- * Program and arguments, parted by spaces; undefined where there is no such process to be seen. Throws where
- * nothing can be seen, for want of file descriptors for instance: a server that lives is not to be taken for
- * a dead one.
+ * Returns program and arguments, separated by spaces. Returns undefined if no such process is visible. Throws if
+ * nothing can be read, for example without free file descriptors: a live server must not count as dead.
  */
 export function commandLineOf(pid: number): string | undefined {
   const text =
@@ -60,7 +59,7 @@ export function commandLineOf(pid: number): string | undefined {
   return text === "" ? undefined : text;
 }
 
-/** Ended, or another user's where those are hidden. */
+/** The process has ended, or belongs to another user whose processes are hidden. */
 const NOT_TO_BE_SEEN = new Set<unknown>(["ENOENT", "ESRCH", "EACCES", "EPERM"]);
 
 function fromProc(pid: number): string {
@@ -83,7 +82,9 @@ function fromPowerShell(pid: number): string {
   return Bun.spawnSync(command).stdout.toString().replaceAll('"', "").trimEnd();
 }
 
-/** postmaster.pid of a running server (PostgreSQL source, src/include/utils/pidfile.h). */
+/**
+ * Content of postmaster.pid of a running server (PostgreSQL source, src/include/utils/pidfile.h).
+ */
 export interface PostmasterRecord {
   readonly pid: number;
   readonly address: ServerAddress;
@@ -95,7 +96,9 @@ export function postmasterFilePath(clusterDir: string): string {
   return join(clusterDir, "postmaster.pid");
 }
 
-/** Undefined where there is no file; a file without a process number has the number 0. */
+/**
+ * Reads postmaster.pid. Returns undefined if the file does not exist. A file without a process number has the number 0.
+ */
 export function readPostmasterFile(clusterDir: string): PostmasterRecord | undefined {
   let lines: string[];
   try {
@@ -112,13 +115,15 @@ export function readPostmasterFile(clusterDir: string): PostmasterRecord | undef
   };
 }
 
-/** Whether that server was asked to stop. Throws where the file cannot be read. */
+/** Returns true if that server was asked to stop. Throws if the file cannot be read. */
 export function isStopping(clusterDir: string, pid: number): boolean {
   const record = readPostmasterFile(clusterDir);
   return record?.pid === pid && record.status === "stopping";
 }
 
-/** Whether that process is a server of this cluster, and not another that got the same number. */
+/**
+ * Returns true if that process is a server of this cluster, and not another process with the same number.
+ */
 export function servesCluster(pid: number, clusterDir: string): boolean {
   const line = pid === 0 ? undefined : commandLineOf(pid);
   const program = process.platform === "win32" ? "postgres.exe" : "postgres";

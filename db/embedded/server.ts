@@ -9,15 +9,17 @@ export interface RunningServer {
   readonly address: ServerAddress;
 }
 
-/** The server ended before it was ready; the message is its own. */
+/** The server ended before it was ready. The message is the server's. */
 export class ServerRefusedError extends EmbeddedPostgresError {}
 
-/** Replaying 1 GB of log after a crash takes minutes on a slow disk; if cut short, it starts over. */
+/**
+ * Replaying 1 GB of log after a crash takes minutes on a slow disk. A replay that is stopped starts from the beginning.
+ */
 const READY_TIMEOUT_MS = 600_000;
 const FAST_SHUTDOWN_TIMEOUT_MS = 10_000;
 const IMMEDIATE_SHUTDOWN_TIMEOUT_MS = 3_000;
 
-/** Starts a server and waits until it takes connections. */
+/** Starts a server and waits until it accepts connections. */
 export async function launchServer(
   context: LaunchContext,
   address: ServerAddress,
@@ -66,8 +68,8 @@ function reasonInLog(path: string, startBytes: number): string {
 }
 
 /**
- * Shuts a server down: fast (transactions are rolled back, then a checkpoint); after a while, or where
- * it does not answer, without the checkpoint; at last by force. None loses what was committed.
+ * Stops a server: first fast (transactions are rolled back, then a checkpoint); after a while, or if it does not
+ * answer, without the checkpoint; in the end by force. No committed data is lost.
  */
 export async function stopServer(
   pid: number,
@@ -98,42 +100,46 @@ function sendSignal(pid: number, signal: "SIGINT" | "SIGQUIT" | "SIGKILL", conte
 }
 
 /*
- * A server is:
+ * States of a server:
  *
  *   running    until its process ends, or it is asked to stop
- *   stopping   it takes no connection any more and waits for those that it has, which ours never give up:
- *              after a moment it is ended without waiting
- *   gone       it is started again, sooner or later until that succeeds: a disk that was full has room again
+ *   stopping   accepts no connections and waits for the open ones, which ours never close: after a moment the
+ *              supervision ends it
+ *   gone       the supervision starts it again until that succeeds: a full disk may have space again
  *
- * running → stopping → gone → running, and running → gone; nothing else. Clients see an outage of a second
- * or so, as with any restart of a database.
+ * running → stopping → gone → running, and running → gone; no others. Clients see an outage of about a second, as with
+ * any restart of a database.
  */
 
 const CHECK_INTERVAL_MS = 1_000;
-/** A supervisor that stops the gateway together with its server has signalled the gateway by then. */
-const STOPPING_PATIENCE_MS = 3_000;
-/** One that has run for so long is started again at once; others after pauses that double. */
+/**
+ * A supervisor that stops the gateway together with its server has sent its signal within this time.
+ */
+const STOPPING_TIMEOUT_MS = 3_000;
+/**
+ * A server that has run for this long is restarted immediately, others after delays that double.
+ */
 const SETTLED_LIFE_MS = 2_000;
 const FIRST_PAUSE_MS = 1_000;
 const LONGEST_PAUSE_MS = 10_000;
-const END_PATIENCE_MS = 5_000;
+const END_TIMEOUT_MS = 5_000;
 
-/** The server as its supervision reaches it. */
+/** The functions of a server that its supervision calls. */
 export interface SupervisedServer {
   isRunning(server: RunningServer): boolean;
-  /** Throws where that cannot be seen. */
+  /** Throws if the state cannot be read. */
   isStopping(server: RunningServer): boolean;
   end(server: RunningServer): Promise<void>;
-  /** Rejects where it does not come up. */
+  /** Rejects if the server does not start. */
   restart(): Promise<RunningServer>;
 }
 
-/** Keeps a server running. To be asked to look about every second. */
+/** Keeps a server running. Call its check about every second. */
 export class ServerSupervision {
   readonly #supervised: SupervisedServer;
   readonly #log: (message: string) => void;
   #server: RunningServer | undefined;
-  /** When it was first seen running. */
+  /** Time at which it was first seen running. */
   #startedMs: number | undefined;
   #stoppingSinceMs: number | undefined;
   #pauseMs = 0;
@@ -157,7 +163,7 @@ export class ServerSupervision {
     return this.#work !== undefined;
   }
 
-  /** The gateway stops too: a server that is asked to stop is left to wait for our connections. */
+  /** The gateway stops too: a server that is asked to stop may wait for our connections. */
   announceStop(): void {
     this.#isLeaving = true;
   }
@@ -179,12 +185,12 @@ export class ServerSupervision {
       return;
     }
     this.#stoppingSinceMs ??= nowMs;
-    if (nowMs - this.#stoppingSinceMs < STOPPING_PATIENCE_MS) return;
+    if (nowMs - this.#stoppingSinceMs < STOPPING_TIMEOUT_MS) return;
     this.#log("the embedded Postgres was asked to stop and waits for its connections: ending it");
     this.#begin(this.#supervised.end(server));
   }
 
-  /** Where it cannot be seen now it can be in a second. */
+  /** If the state cannot be read now, it can be in a second. */
   #isStopping(server: RunningServer): boolean {
     try {
       return this.#supervised.isStopping(server);
@@ -228,11 +234,11 @@ function longerPause(pauseMs: number): number {
 
 interface Supervision {
   announceStop(): void;
-  /** Ends the watch; waits a moment for a restart that is under way. */
+  /** Ends the supervision. Waits a moment for a running restart. */
   end(): Promise<void>;
 }
 
-/** Looks after the server from now on. */
+/** Supervises the server from now on. */
 export function superviseServer(
   first: RunningServer,
   supervised: SupervisedServer,
@@ -245,7 +251,7 @@ export function superviseServer(
     announceStop: () => supervision.announceStop(),
     async end() {
       clearInterval(timer);
-      await waitUntil(() => !supervision.isBusy, END_PATIENCE_MS);
+      await waitUntil(() => !supervision.isBusy, END_TIMEOUT_MS);
     },
   };
 }

@@ -6,9 +6,9 @@
 --                     listed, d: milliseconds until the next attempt}
 --   disabled          {w, v: version of the webhook that failed}
 --   rested            webhooks whose due time is computed again
--- Returns {lost: webhooks whose lease another owner has; nothing is written for these}. Skips what is already written,
--- so that a batch of unknown outcome can be sent again. Locks the rows of each table in the order of their ids, as
--- every transaction does that locks several of them.
+-- Returns {lost: webhooks whose lease another owner has; nothing is written for these}. Skips changes that are already
+-- written, so that a batch of unknown outcome can be sent again. Locks the rows of each table in the order of their
+-- ids, as every transaction does that locks several of them.
 --
 -- Finds its rows one by one: see webhook_due_at. Called by commitDeliveries in db/queries/deliveries.ts.
 CREATE OR REPLACE FUNCTION commit_deliveries(p_batch jsonb) RETURNS jsonb

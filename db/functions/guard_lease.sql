@@ -16,7 +16,7 @@ BEGIN
     FOR SHARE;
   END IF;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'the lease of % % has passed on', p_kind, p_id USING ERRCODE = 'GW002';
+    RAISE EXCEPTION 'the lease of % % has another owner', p_kind, p_id USING ERRCODE = 'GW002';
   END IF;
 END
 $$;

@@ -14,7 +14,7 @@ BEGIN
   WHERE r.id = k.id AND r.id = ANY (ARRAY(SELECT one.id FROM jsonb_to_recordset(p_kept) AS one (id text)));
   GET DIAGNOSTICS v_count = ROW_COUNT;
   IF v_count < jsonb_array_length(p_kept) THEN
-    RAISE EXCEPTION 'a response is not there to be kept' USING ERRCODE = 'GW004';
+    RAISE EXCEPTION 'a response to keep does not exist' USING ERRCODE = 'GW004';
   END IF;
   -- Every transaction locks conversations in this order, so two of them never deadlock.
   PERFORM append_to_conversation(k.id, k.conversation_id)

@@ -154,7 +154,7 @@ BEGIN
     IF h.charge_nano > coalesce(v_ended_nano[h.position], 0)
       OR v_budget > coalesce(v_ended_budget[h.position], 0)
     THEN
-      RAISE EXCEPTION 'a charge goes beyond its hold' USING ERRCODE = 'GW002';
+      RAISE EXCEPTION 'a charge is larger than its hold' USING ERRCODE = 'GW002';
     END IF;
     FOREACH v_at IN ARRAY h.accounts LOOP
       -- A charge without its accounts must fail. It must not be lost.

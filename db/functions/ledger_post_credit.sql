@@ -1,7 +1,7 @@
 -- Posts a top-up, refund or adjustment to the organization's balance, and returns the transaction. A negative amount
--- takes at most what is not held, by rows of holds or by the caller (p_held_nano); the credit limit counts as
--- available. Returns null if the amount is larger, or if the organization does not exist. It records the amount of a
--- top-up, from which the threshold of credits.low follows.
+-- takes at most the amount that is available: rows of holds and p_held_nano, the holds of the caller, reduce it, and
+-- the credit limit adds to it. Returns null if the amount is larger, or if the organization does not exist. It records
+-- the amount of a top-up, from which the threshold of credits.low follows.
 --
 -- Called by db/ledger/credits.ts.
 CREATE OR REPLACE FUNCTION ledger_post_credit(

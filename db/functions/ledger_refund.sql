@@ -3,7 +3,7 @@
 -- that an operator has already refunded are deducted. Returns false, and changes nothing, if the charge does not exist,
 -- amounts to nothing, or was given back before.
 --
--- The sequence of a period counts how often an amount was given back, so that a reader can tell the newer of two
+-- The sequence of a period counts how often an amount was given back, so that a reader can recognise the newer of two
 -- totals. Bits of budget_events stay, because each event is emitted once per period.
 --
 -- Called by db/ledger/credits.ts.

@@ -10,7 +10,7 @@
 --   attempts       requests whose rows in attempts are deleted
 --   checkpoints    as in ledger_keep_checkpoints
 --   recheck        true if an earlier try or another writer may have posted a part. If it has, nothing is written,
---                  the result is null, and the sender looks up what is posted
+--                  the result is null, and the sender looks up the posted charges
 -- Returns credit_nano, posted_nano and sequence of each account, one account after the other, as texts in JSON: the
 -- driver reads an array only after it has loaded the types of its server.
 --
@@ -108,7 +108,7 @@ BEGIN
     DELETE FROM attempts
     WHERE request_id = ANY (ARRAY(SELECT jsonb_array_elements_text(p_batch->'attempts')));
   END IF;
-  -- Below half of a budget there is no event to emit.
+  -- Below 50 % of a budget there is no event to emit.
   IF cardinality(v_near) > 0 THEN
     PERFORM emit_budget_events(v_near, false);
   END IF;

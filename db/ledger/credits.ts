@@ -1,6 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 
-/** A charge that is to be given back, and the periods of its key and its subjects that it was charged to. */
+/** A charge to give back, and the periods of its key and of its subjects that it was charged to. */
 export interface Refund {
   readonly transactionId: string;
   readonly requestId: string;
@@ -11,8 +11,8 @@ export interface Refund {
 }
 
 /**
- * Gives a charge back, to the balance and to the budgets of its key and its subjects, and tells every process.
- * Returns false, and changes nothing, where that has happened already or there is nothing to give back.
+ * Gives a charge back, to the balance and to the budgets of its key and its subjects, and notifies every process.
+ * Returns false, and changes nothing, if that has happened already or the charge amounts to nothing.
  */
 export async function refundCharge(
   sql: Database | DatabaseTransaction,
@@ -31,7 +31,7 @@ export async function refundCharge(
 export interface PartialRefund {
   readonly transactionId: string;
   readonly organizationId: string;
-  /** The usage transaction. */
+  /** Id of the usage transaction. */
   readonly chargeId: string;
   /** Undefined: all that was not given back yet. */
   readonly amountNano: bigint | undefined;
@@ -40,13 +40,13 @@ export interface PartialRefund {
 
 export type RefundOutcome =
   | { readonly kind: "posted"; readonly amountNano: bigint }
-  /** More than `leftNano`, which was not given back yet; nothing was posted. */
+  /** The amount is more than `leftNano`, which was not given back yet. Nothing was posted. */
   | { readonly kind: "too much"; readonly leftNano: bigint }
   | { readonly kind: "unknown charge" };
 
 /**
- * Gives a part of a charge back to its organization, at most what was not given back yet, also where an
- * answer that never left is given back at the same time. Budgets of keys stay as they are.
+ * Gives a part of a charge back to its organization, at most the amount that was not given back yet. That also holds
+ * while the charge of an unsent answer is given back at the same time. Budgets of keys do not change.
  */
 export async function refundPart(
   sql: DatabaseTransaction,
@@ -65,7 +65,7 @@ export interface CreditEntry {
   readonly transactionId: string;
   readonly organizationId: string;
   readonly type: "topup" | "adjustment";
-  /** Negative takes from the balance. */
+  /** Amount in nano-USD. A negative amount is taken from the balance. */
   readonly amountNano: bigint;
   readonly description: string;
 }
@@ -78,9 +78,9 @@ export interface PostedCredit {
 }
 
 /**
- * Posts a top-up or an adjustment and tells every process. Returns undefined, and posts nothing,
- * where the organization is unknown or a negative amount takes more than its balance, its credit limit and
- * the holds in the database leave. The caller answers for other holds.
+ * Posts a top-up or an adjustment and notifies every process. Returns undefined, and posts nothing, if the organization
+ * does not exist, or if a negative amount is more than its balance and credit limit allow after the holds in the
+ * database. The caller is responsible for other holds.
  */
 export async function postCredit(
   sql: Database | DatabaseTransaction,

@@ -5,36 +5,47 @@ import type { Checkpoint, HoldRelease, Settlement } from "./rows.ts";
 /** A stored response that its charge makes visible. */
 export interface CachedResponse {
   readonly id: string;
-  /** Of its input and output. */
+  /** Size of its input and output. */
   readonly storedBytes: number;
-  /** The same with those of all before it. */
+  /** Size of its input and output and of all responses before it. */
   readonly chainBytes: number;
-  /** The conversation that it is added to, behind the last response that is there then. */
+  /**
+   * The conversation to which it is appended, after the conversation's last response at that time.
+   */
   readonly conversationId?: string | undefined;
 }
 
-/** A change of administration: rare, and free to use several statements. */
+/** An administrative change. It is rare and may use several statements. */
 export interface StatementEffect {
   readonly kind: "statement";
   readonly name: string;
-  /** Tables it writes and events it emits, checked against the permissions of the actor that asks. */
+  /**
+   * Tables it writes and events it emits, checked against the permissions of the actor that requests it.
+   */
   readonly tables: readonly string[];
   readonly events: readonly string[];
-  /** Who asked for it, where that was not the gateway itself. */
+  /** Its author. Undefined if the gateway itself makes the change. */
   readonly author?: Author | undefined;
-  /** Set if it is owed to a caller: it is written regardless of the queue. There are no more than requests. */
+  /**
+   * True if the gateway owes it to a caller: it is written even if the queue is full. Their number is bounded by that
+   * of the requests.
+   */
   readonly isOwed?: true;
-  /** Set where it does nothing but this: then the batch of its charge does it, and `run` is not called. */
+  /**
+   * Set if this is all that it does. Then the batch of its charge does it, and `run` is not called.
+   */
   readonly keeps?: CachedResponse;
   run(sql: DatabaseTransaction): Promise<void>;
-  /** True where it has kept the answer for a later call: then its charge stands although its caller gave up. */
+  /**
+   * Returns true if it has stored the answer for a later call. Then its charge stays although its caller gave up.
+   */
   storesAnswer?(): boolean;
 }
 
 export type Effect =
   | { readonly kind: "checkpoint"; readonly checkpoint: Checkpoint }
   | { readonly kind: "settle"; readonly settlement: Settlement }
-  /** Only where holds stand in the database. */
+  /** Only if holds are in the database. */
   | { readonly kind: "release"; readonly release: HoldRelease }
   | StatementEffect;
 

@@ -27,9 +27,13 @@ export interface ExchangeBatch {
   /** Responses that these settlements make visible. */
   readonly kept?: readonly CachedResponse[];
   readonly knownAccounts: ReadonlySet<string>;
-  /** Set where an earlier try's outcome is unknown. That try must be over: see endEarlierSession. */
+  /**
+   * True if the outcome of an earlier try is unknown. That try must have ended: see endEarlierSession.
+   */
   readonly recheck: boolean;
-  /** Set where the settlements are those of dead instances: a single-node one has held in its memory. */
+  /**
+   * True if the settlements are those of dead instances. A single-node instance had its holds in memory.
+   */
   readonly isReaping?: boolean;
 }
 
@@ -55,9 +59,9 @@ interface VerdictRow {
 }
 
 /**
- * Ends holds, decides new ones, keeps checkpoints and posts charges in one statement and one round trip
- * (function ledger_exchange_batch). Throws with SQLSTATE GW001 where the instance was declared dead, and
- * with GW002, a fault of the program, where a charge goes beyond its hold, and with that of `keepResponses`.
+ * Ends holds, decides new ones, stores checkpoints and posts charges in one statement and one round trip (function
+ * ledger_exchange_batch). Throws with SQLSTATE GW001 if the instance was declared dead, with GW002, a fault of the
+ * program, if a charge is larger than its hold, and with that of `keepResponses`.
  */
 export async function exchangeLedgerBatch(
   sql: Database | DatabaseTransaction,
@@ -80,10 +84,12 @@ export async function exchangeLedgerBatch(
   };
 }
 
-/** Of a request: organization, day and month, then the accounts of subjects. */
+/**
+ * Positions of a request's accounts: organization, day and month, then the accounts of subjects.
+ */
 type AccountPlaces = readonly number[];
 
-/** The accounts of a batch and their places in it, from 1. */
+/** The accounts of a batch and their positions in it, from 1. */
 class Places {
   readonly byId = new Map<string, number>();
   readonly fresh = new Map<string, Record<string, unknown>>();
@@ -106,7 +112,7 @@ class Places {
     return places;
   }
 
-  /** The same; periods that may not have a row yet get one. */
+  /** Returns the positions of a request's accounts. Periods that may not have a row yet get one. */
   withRows(
     of: RequestAccounts & { readonly organizationId: string; readonly keyId: string },
   ): AccountPlaces {
@@ -123,7 +129,7 @@ class Places {
     this.fresh.set(id, newAccountRow(id, of));
   }
 
-  /** Of an account that it has. */
+  /** Returns the position of an account of the batch. */
   placeOf(id: string): number {
     return this.byId.get(id)!;
   }
@@ -165,7 +171,7 @@ function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Pla
     if (release.hasAttempt) attempts.push(release.requestId);
   }
   const rows = holds.map((demand) => holdRow(demand, places.withRows(demand)));
-  // A hold that an earlier try has placed is decided again; an extension finds what that try has made of it.
+  // A hold that an earlier try has placed is decided again. An extension finds the state that the try has left.
   if (recheck) for (const demand of holds) if (demand.extends !== true) end(demand);
   const posted = settlements.length === 0 ? undefined : postingRows(settlements, places);
   return JSON.stringify({
@@ -192,7 +198,7 @@ function postingRows(
   return settlementRows(settlements, places);
 }
 
-/** Members that are absent are null. */
+/** Absent members are null. */
 function holdRow(demand: HoldDemand, accounts: AccountPlaces): Record<string, unknown> {
   const row: Record<string, unknown> = {
     request_id: demand.requestId,
@@ -256,7 +262,7 @@ function headroomOf([limit, unspent, free]: HeadroomRow): AccountHeadroom | unde
 export interface CommittedBatch {
   /** Accounts that have a row now. */
   readonly accountIds: Iterable<string>;
-  /** Totals of the accounts of settlements, where holds are in memory. */
+  /** Totals of the accounts of settlements, if holds are in memory. */
   readonly totals: ReadonlyMap<string, AccountTotals>;
   readonly verdicts: ReadonlyMap<string, HoldVerdict>;
 }
@@ -271,7 +277,9 @@ export type CommitBatch = (
 const NO_TOTALS: ReadonlyMap<string, AccountTotals> = new Map();
 const NO_VERDICTS: ReadonlyMap<string, HoldVerdict> = new Map();
 
-/** Of a single-node gateway: holds are in its memory, and the ledger keeps checkpoints and charges. */
+/**
+ * Commits a batch of a single-node gateway: holds are in its memory, and the ledger stores checkpoints and charges.
+ */
 export const commitInMemoryHolds: CommitBatch = (sql, instance, batch) =>
   commitLedgerBatch(sql, instance, batch).then(withoutVerdicts);
 
@@ -279,7 +287,7 @@ function withoutVerdicts(totals: ReadonlyMap<string, AccountTotals>): CommittedB
   return { accountIds: totals.keys(), totals, verdicts: NO_VERDICTS };
 }
 
-/** Of a clustered gateway: holds are rows of the database. */
+/** Commits a batch of a clustered gateway: holds are rows of the database. */
 export const commitSharedHolds: CommitBatch = async (sql, instance, batch) => {
   const { accountIds, verdicts } = await exchangeLedgerBatch(sql, instance, batch);
   return { accountIds, totals: NO_TOTALS, verdicts };

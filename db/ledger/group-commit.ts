@@ -33,44 +33,47 @@ export const MAX_QUEUED_UNITS = 20_000;
 const MAX_BATCH_UNITS = 256;
 const MAX_KNOWN_ACCOUNTS = 200_000;
 const RETRY_DELAY_MS = 50;
-/** A database that is out of reach must not keep the process from ending; what matters is in its attempts. */
+/**
+ * An unreachable database must not keep the process from ending. Attempts have the important data.
+ */
 const MAX_CLOSE_MS = 5_000;
 /** An account that a charge needs has no row. */
 const NOT_NULL_VIOLATION = "23502";
 const CHECK_VIOLATION = "23514";
 
 export interface GroupCommitDependencies {
-  /** A connection of its own, so that no read stands before a commit. */
+  /** A separate connection, so that no read delays a commit. */
   readonly sql: Database;
   readonly instance: InstanceIdentity;
-  /** Called once a batch is durable and before its units learn of it. Must not throw. */
+  /** Called after a batch is durable and before its units are notified. Must not throw. */
   onCommitted(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void;
   /** Called when the database says that this instance was declared dead: it must stop. */
   onFenced(): void;
-  /** A charge became durable although its caller had given it up: it has to be refunded. Must not throw. */
+  /**
+   * Called if a charge became durable although its caller had given up: it has to be refunded. Must not throw.
+   */
   onPostedAbandoned(settlement: Settlement): void;
   /**
-   * A CHECK constraint of the accounts has refused to write this alone: the program is at fault, and would
+   * Called if a CHECK constraint of the accounts has rejected a unit on its own: the program is at fault, and would
    * have overspent. Must not throw.
    */
   onGuardViolated(error: unknown, requestIds: readonly string[]): void;
   onBatch?(sizeUnits: number, durationMs: number): void;
-  /** How a batch is written where holds stand in the database; else they are in memory. */
+  /** How a batch is written if holds are in the database. Undefined if they are in memory. */
   readonly commitBatch?: CommitBatch;
-  /** Asks for holds with each batch. */
+  /** Returns the holds of each batch. */
   readonly holds?: HoldSource;
-  /** Resolves when a try whose outcome is unknown is certainly over: committed or undone. */
+  /** Resolves when a try of unknown outcome has certainly ended, committed or rolled back. */
   endEarlierTry(): Promise<void>;
-  /** For the waits between tries. */
+  /** Clock for the delays between tries. */
   readonly clock?: Clock;
 }
 
 /**
- * Commits what queued during the last commit with the next one: no timer, no added wait. One commit is
- * under way at a time. A broken connection leaves the outcome unknown, so the batch runs again and
- * passes over what is already posted; a definite failure splits the batch, so that one bad row fails alone.
- * Behind an unknown outcome a definite failure says nothing of the earlier try: what that has written is
- * looked up, and counts as written.
+ * Commits the units that were queued during one commit with the next one: no timer, no added wait. One commit runs at a
+ * time. A broken connection leaves the outcome unknown, so the batch runs again and skips charges that are already
+ * posted. A definite failure splits the batch, so that one bad row fails alone. After an unknown outcome a definite
+ * failure says nothing about the earlier try: units that it has written are looked up, and count as written.
  */
 export class GroupCommit {
   readonly #dependencies: GroupCommitDependencies;
@@ -97,16 +100,16 @@ export class GroupCommit {
     return this.#closed;
   }
 
-  /** Resolves when the effects are durable. Rejects where they are known not to be. */
+  /** Resolves when the effects are durable. Rejects if they are known not to be. */
   submit(effects: readonly Effect[], abandonment?: CancellationToken): Promise<void> {
     const unit = new SubmittedUnit(effects, abandonment);
     this.post(unit);
     return unit.written;
   }
 
-  /** The same for an effect that is notified itself when it is durable, or known not to be. */
+  /** Queues a unit. The unit is notified when it is durable, or known not to be. */
   post(unit: Unit): void {
-    // What the last units bring with them, such as refunds, is still written.
+    // The last units may cause others, such as refunds, which are still written.
     if (this.#closed && !this.#running) {
       unit.reject(stopping());
       return;
@@ -119,13 +122,15 @@ export class GroupCommit {
     this.#start();
   }
 
-  /** The same after a moment, for what the database could not write; at the latest when this is closed. */
+  /**
+   * Queues a unit after a delay, because the database could not write it. Queues it at the latest in `close`.
+   */
   postAfterDelay(unit: Unit): void {
     if (this.#closed) unit.reject(stopping());
     else this.#resting.add(unit);
   }
 
-  /** The source of holds has some to ask for. */
+  /** The source of holds has new ones. */
   wake(): void {
     if (!this.#closed) this.#start();
   }
@@ -136,12 +141,14 @@ export class GroupCommit {
     this.#pumpSoon();
   }
 
-  /** At the end of this turn of the event loop: what else it brings goes into the same batch. */
+  /**
+   * Starts at the end of this turn of the event loop, so that other units of the turn join the batch.
+   */
   #pumpSoon(): void {
     setImmediate(this.#pumpOnce);
   }
 
-  /** Writes what is queued, then takes nothing more. Gives up where the database stays out of reach. */
+  /** Writes the queued units and accepts no more. Gives up if the database stays unreachable. */
   async close(withinMs = MAX_CLOSE_MS): Promise<void> {
     this.#resting.endAll();
     this.#closed = true;
@@ -190,12 +197,12 @@ export class GroupCommit {
     return units;
   }
 
-  async #settleUnits(asked: readonly Unit[]): Promise<void> {
-    let units = asked;
+  async #settleUnits(submitted: readonly Unit[]): Promise<void> {
+    let units = submitted;
     let recheck = false;
     let committed: Awaited<ReturnType<CommitBatch>> | undefined;
     while (committed === undefined) {
-      // An earlier try of unknown outcome may yet post what was given up: then it is posted and refunded.
+      // An earlier try of unknown outcome may still post abandoned units: then they are posted and refunded.
       if (!recheck) units = withoutAbandoned(units);
       if (units.length === 0) return;
       try {
@@ -209,7 +216,7 @@ export class GroupCommit {
         } else if (sqlState(error) === UNIQUE_VIOLATION && !recheck) {
           recheck = true;
         } else if (sqlState(error) === NOT_NULL_VIOLATION && this.#knownAccounts.size > 0) {
-          // One that was taken for known is not there: the next try makes it.
+          // An account that was believed to exist does not. The next try creates it.
           this.#knownAccounts.clear();
         } else {
           return this.#split(units, error, recheck);
@@ -232,7 +239,9 @@ export class GroupCommit {
     });
   }
 
-  /** The next try comes after this. What stood in the database may be another one than stands there now. */
+  /**
+   * Waits until the earlier try has ended. Then forgets the known accounts: the database may have changed since.
+   */
   async #endEarlierTry(): Promise<void> {
     this.#knownAccounts.clear();
     await sleep(this.#clock, RETRY_DELAY_MS);
@@ -262,7 +271,7 @@ export class GroupCommit {
     this.#dependencies.onGuardViolated(error, requestIds);
   }
 
-  /** Units that an earlier try has not written. The others are reported as written. */
+  /** Returns the units that an earlier try has not written. Reports the others as written. */
   async #withoutWritten(units: readonly Unit[]): Promise<readonly Unit[]> {
     await this.#endEarlierTry();
     const { written, rest, committed } = await untilAnswered(this.#clock, () =>
@@ -272,10 +281,10 @@ export class GroupCommit {
     return rest;
   }
 
-  async #writeUnits(asked: readonly Unit[]): Promise<void> {
-    const units = withoutAbandoned(asked);
+  async #writeUnits(submitted: readonly Unit[]): Promise<void> {
+    const units = withoutAbandoned(submitted);
     if (units.length === 0) return;
-    // With other instances, a transaction locks all accounts that it needs at once, in the order of their ids.
+    // If other instances run, a transaction locks all its accounts in one step, in the order of their ids.
     if (this.#dependencies.holds !== undefined && units.length > 1 && units.some(locksAccounts)) {
       await this.#writeUnits(units.filter((unit) => !locksAccounts(unit)));
       for (const unit of units.filter(locksAccounts)) await this.#writeUnits([unit]);

@@ -4,14 +4,14 @@ import { exchangeLedgerBatch } from "./exchange-batch.ts";
 import type { HoldRelease, LedgerRequest, Settlement } from "./rows.ts";
 import { createAccounts, type InstanceIdentity } from "./settle-batch.ts";
 
-/** A hold that outlives processes, as its row tells it. */
+/** A hold that outlives processes, as its row describes it. */
 export interface LongHold extends LedgerRequest {
   readonly holdNano: bigint;
 }
 
 /**
- * Writes holds that a gateway has decided in its memory. Its caller answers for the money being there.
- * Fails with 23505 where there is one of that name.
+ * Returns an effect that writes holds which the gateway has decided in memory. The caller is responsible for the money
+ * being available. Fails with 23505 if a hold of that name exists.
  */
 export function placeLongHoldsEffect(
   holds: readonly LongHold[],
@@ -53,7 +53,9 @@ async function placeLongHolds(sql: DatabaseTransaction, holds: readonly LongHold
     WHERE a.id = given.id`;
 }
 
-/** Lets holds of this instance outlive it; those that hold nothing have no row yet. */
+/**
+ * Returns an effect that lets holds of this instance outlive it. Holds of zero have no row yet and get one.
+ */
 export function keepHoldsEffect(
   instance: InstanceIdentity,
   holds: readonly LongHold[],
@@ -66,11 +68,11 @@ export function keepHoldsEffect(
     async run(sql) {
       if (unwritten.length > 0) await placeLongHolds(sql, unwritten);
       if (ids.length > 0) {
-        const kept = await sql`UPDATE holds SET instance_id = NULL, epoch = NULL
+        const update = await sql`UPDATE holds SET instance_id = NULL, epoch = NULL
           WHERE id = ANY (${sql.array(ids)}::text[]) AND instance_id = ${instance.id}
             AND epoch = ${instance.epoch.toString()}::bigint`;
-        if (kept.count < ids.length) {
-          throw new Error(`of the holds ${ids.join(", ")} some are not there to be kept`);
+        if (update.count < ids.length) {
+          throw new Error(`some of the holds ${ids.join(", ")} do not exist`);
         }
       }
       await also?.run(sql);
@@ -78,14 +80,15 @@ export function keepHoldsEffect(
   };
 }
 
-/** What is written with the ends of holds, which it receives by name. */
+/** Statements to write with the ends of holds. They receive the ended holds by name. */
 export interface AlsoEnded extends Omit<StatementEffect, "run"> {
   run(sql: DatabaseTransaction, ended: ReadonlySet<string>): Promise<void>;
 }
 
 /**
- * Ends holds, charging what `settlementOf` says of each, or nothing. Passes over those that have ended already, and
- * does nothing at all, `also` included, where all have. `onEnd` receives the others; its transaction may still fail.
+ * Returns an effect that ends holds and charges what `settlementOf` returns for each, or nothing. Skips holds that have
+ * ended already. If all have, it does nothing, `also` included. `onEnd` receives the others; its transaction may still
+ * fail.
  */
 export function endLongHoldsEffect(
   instance: InstanceIdentity,

@@ -1,20 +1,22 @@
 import type { Quantities } from "../../src/lib/usage.ts";
 
-/** What the ledger writes. Amounts are nano-USD; names are the columns of the tables. */
+/** Rows that the ledger writes. Amounts are nano-USD. Names are those of the tables' columns. */
 
-/** The accounts that a request touches, fixed at its admission, so that midnight moves nothing. */
+/**
+ * The accounts that a request touches, fixed at its admission, so that midnight changes nothing.
+ */
 export interface RequestAccounts {
   readonly orgAccount: string;
   readonly dayAccount: string;
   readonly monthAccount: string;
   /**
-   * Those of budgets of end users and tags: day and month of each, one after the other. They count what the
-   * budgets of the key do. Undefined for most.
+   * Accounts of the budgets of end users and tags: day and month of each, one after the other. They count the same
+   * amounts as the budgets of the key. Undefined for most requests.
    */
   readonly subjectAccounts?: readonly string[] | undefined;
 }
 
-/** Whether two touch the same accounts, those of subjects aside. */
+/** Returns true if two requests touch the same accounts, not counting those of subjects. */
 export function isSamePayer(one: RequestAccounts, other: RequestAccounts): boolean {
   return (
     one.dayAccount === other.dayAccount &&
@@ -28,9 +30,9 @@ export interface UsageFigures {
   readonly cachedPromptTokens: number;
   readonly completionTokens: number;
   readonly reasoningTokens: number;
-  /** What was used besides, by kind: images, characters, searches … Null where there is nothing. */
+  /** Other use by kind: images, characters, searches … Null if there is none. */
   readonly quantities: Quantities | null;
-  /** True where the gateway counted, because the provider reported no usage. */
+  /** True if the gateway counted, because the provider reported no usage. */
   readonly estimated: boolean;
 }
 
@@ -40,11 +42,11 @@ export interface LedgerRequest extends RequestAccounts {
   readonly keyId: string;
 }
 
-/** What the request would be charged if its instance died now. */
+/** Amounts and counts that the request would be charged if its instance died now. */
 export interface Checkpoint extends LedgerRequest, UsageFigures {
   readonly holdNano: bigint;
   readonly chargeNano: bigint;
-  /** Of the budgets of the key, where that is not the same. */
+  /** Amount held for the budgets of the key. Undefined if it equals the hold. */
   readonly budgetHoldNano?: bigint | undefined;
   readonly budgetNano?: bigint | undefined;
   readonly model: string;
@@ -57,16 +59,16 @@ export interface Checkpoint extends LedgerRequest, UsageFigures {
 
 export interface Settlement extends LedgerRequest, UsageFigures {
   readonly chargeNano: bigint;
-  /** What the budgets of the key count, where that is not the charge. */
+  /** Amount that the budgets of the key count. Undefined if it equals the charge. */
   readonly budgetNano?: bigint | undefined;
   readonly model: string;
   readonly provider: string;
-  /** 200, or 499 where the client went away. */
+  /** 200, or 499 if the client disconnected. */
   readonly status: number;
   readonly latencyMs: number;
   readonly details: Record<string, unknown> | null;
   readonly description: string;
-  /** True where a checkpoint was written. */
+  /** True if a checkpoint was written. */
   readonly hasAttempt: boolean;
 }
 
@@ -74,7 +76,9 @@ export interface Settlement extends LedgerRequest, UsageFigures {
 export interface AccountTotals {
   readonly creditNano: bigint;
   readonly postedNano: bigint;
-  /** Number of the organization's last transaction; how often a charge was given back to a period. */
+  /**
+   * Number of the organization's last transaction. Of a period: how often a charge was given back.
+   */
   readonly sequence: bigint;
 }
 
@@ -82,12 +86,12 @@ export function orgAccountId(organizationId: string): string {
   return `org:${organizationId}`;
 }
 
-/** `day` as YYYY-MM-DD, UTC. */
+/** Returns the id of a key's day. `day` is YYYY-MM-DD, UTC. */
 export function dayAccountId(keyId: string, day: string): string {
   return `day:${keyId}:${day}`;
 }
 
-/** `monthStart` as YYYY-MM-01, UTC. */
+/** Returns the id of a key's month. `monthStart` is YYYY-MM-01, UTC. */
 export function monthAccountId(keyId: string, monthStart: string): string {
   return `month:${keyId}:${monthStart}`;
 }
@@ -100,37 +104,42 @@ export function subjectMonthAccountId(budgetId: string, monthStart: string): str
   return `subject_month:${budgetId}:${monthStart}`;
 }
 
-/** The budget whose period an account of a subject is. */
+/** Returns the budget to which an account of a subject belongs. */
 export function budgetOfAccount(subjectAccount: string): string {
   return subjectAccount.slice(subjectAccount.indexOf(":") + 1, subjectAccount.lastIndexOf(":"));
 }
 
-/** What is asked for of an account. */
+/** Amounts to hold in an account, in nano-USD. */
 export interface DemandedAmounts {
-  /** What the request may cost. Of an extension, what the hold is to come to. */
+  /** Largest cost of the request. For an extension: the new total of the hold. */
   readonly fullNano: bigint;
-  /** The least that will do; where it is below `fullNano`, all that is free is held, up to `mostNano`. */
+  /**
+   * Smallest acceptable amount. If it is below `fullNano`, the available amount is held, up to `mostNano`.
+   */
   readonly leastNano: bigint;
   readonly mostNano: bigint;
 }
 
-/** A hold that is asked for: decided in the database, under the locks of its accounts. */
+/** A requested hold. The database decides it, under the locks of its accounts. */
 export interface HoldDemand extends RequestAccounts, DemandedAmounts {
   readonly requestId: string;
   readonly organizationId: string;
   readonly keyId: string;
-  /** Of the budgets of the key, where that is not the same. */
+  /** Amounts for the budgets of the key. Undefined if they are the same. */
   readonly budget?: DemandedAmounts | undefined;
   /**
-   * `waiting` stands behind earlier ones that need the same money, and keeps later ones behind itself;
-   * `last` passes those before it, and keeps none behind itself.
+   * `waiting` queues after earlier requests for the same money and blocks later ones. `last` does not wait for those
+   * before it, and blocks none.
    */
   readonly manner: "waiting" | "last";
-  /** Set where the hold of this instance stands already and is to be raised. */
+  /** True if a hold of this instance exists and is to be raised. */
   readonly extends?: true;
 }
 
-/** What an account allows, in nano-USD: its whole limit, without what is spent, and without holds too. */
+/**
+ * Amounts that an account allows, in nano-USD: its limit, the limit less the amount spent, and that less the amount
+ * held.
+ */
 export interface AccountHeadroom {
   readonly limitNano: bigint;
   readonly remainingNano: bigint;
@@ -138,43 +147,49 @@ export interface AccountHeadroom {
 }
 
 export type HoldVerdict =
-  /** `budgetNano` is what is held of the budgets of the key. */
+  /** `budgetNano` is the amount held for the budgets of the key. */
   | { readonly kind: "granted"; readonly holdNano: bigint; readonly budgetNano: bigint }
-  /** An earlier request waits for the same money: of the organization or the key, or of a subject alone. */
+  /**
+   * An earlier request waits for the same money: of the organization or the key, or of a subject alone.
+   */
   | { readonly kind: "behind"; readonly of: "key" | "subject" }
   /** The hold that was to be raised has ended. */
   | { readonly kind: "gone" }
-  /** The key is switched off, or (undefined) was deleted. */
+  /** The key is disabled, or (undefined) was deleted. */
   | { readonly kind: "revoked"; readonly isActive: false | undefined }
-  /** There is not enough. Undefined where there is no credit limit, or no such budget. */
+  /** Not enough is available. Undefined if there is no credit limit, or no such budget. */
   | {
       readonly kind: "short";
       readonly organization: AccountHeadroom | undefined;
       readonly day: AccountHeadroom | undefined;
       readonly month: AccountHeadroom | undefined;
-      /** Of the accounts of subjects, in their order. */
+      /** Headroom of the accounts of subjects, in their order. */
       readonly subjects: readonly (AccountHeadroom | undefined)[];
     };
 
 /** A hold that ends without a charge. */
 export interface HoldRelease extends RequestAccounts {
   readonly requestId: string;
-  /** True where a checkpoint may have been written: it goes too. */
+  /** True if a checkpoint may have been written: it is deleted too. */
   readonly hasAttempt: boolean;
 }
 
-/** A hold that is asked for with the next batch. */
+/** A hold that is requested with the next batch. */
 export interface HoldUnit {
   readonly demand: HoldDemand;
-  /** Called once the batch is durable. Must not throw. */
+  /** Called after the batch is durable. Must not throw. */
   decided(verdict: HoldVerdict): void;
-  /** Nothing was written. Must not throw. */
+  /** Called if nothing was written. Must not throw. */
   failed(error: unknown): void;
 }
 
-/** The queue of holds, asked when a batch is put together, so that it decides by the latest state. */
+/**
+ * The queue of holds. Each batch takes from it when it is built, so that it decides by the latest state.
+ */
 export interface HoldSource {
   readonly hasWork: boolean;
-  /** A bounded number of them, in the order in which they are to be decided. */
+  /**
+   * Removes and returns a bounded number of holds, in the order in which they are to be decided.
+   */
   take(): readonly HoldUnit[];
 }

@@ -16,7 +16,7 @@ export interface InstanceIdentity {
   readonly epoch: bigint;
 }
 
-/** SQLSTATE with which the ledger refuses an instance that was declared dead. */
+/** SQLSTATE with which the ledger rejects an instance that was declared dead. */
 export const FENCED = "GW001";
 
 export interface LedgerBatch {
@@ -24,16 +24,17 @@ export interface LedgerBatch {
   readonly settlements: readonly Settlement[];
   /** Responses that these settlements make visible. */
   readonly kept?: readonly CachedResponse[];
-  /** Accounts that already have a row, as far as is known; the others are created on the way. */
+  /** Accounts that are known to have a row. The others are created with the batch. */
   readonly knownAccounts: ReadonlySet<string>;
-  /** Set where an earlier try's outcome is unknown: what is already posted is passed over. */
+  /**
+   * True if the outcome of an earlier try is unknown: the batch skips charges that are already posted.
+   */
   readonly recheck: boolean;
 }
 
 /**
- * Commits a batch in one statement and one round trip (function ledger_settle_batch). Returns the totals of
- * the accounts it touched. Throws with SQLSTATE GW001 where the instance was declared dead, and with that of
- * `keepResponses`.
+ * Commits a batch in one statement and one round trip (function ledger_settle_batch). Returns the totals of the
+ * accounts it touched. Throws with SQLSTATE GW001 if the instance was declared dead, and with that of `keepResponses`.
  */
 export async function commitLedgerBatch(
   sql: Database | DatabaseTransaction,
@@ -45,7 +46,7 @@ export async function commitLedgerBatch(
     const accounts = new ChargedAccounts(batch.settlements, due);
     const json = batchJson(instance, batch, due, accounts);
     const totals = await settle(sql, json, batch.kept ?? []);
-    // Null: another writer has posted some of what is due since it was looked up.
+    // Null: another writer has posted a part of `due` since it was looked up.
     if (totals !== null) return totalsOf(accounts.list, totals);
   }
 }
@@ -82,7 +83,7 @@ function totalsOf(
   return totals;
 }
 
-/** Those that no earlier try has posted. */
+/** Returns the settlements that no earlier try has posted. */
 async function withoutPosted(
   sql: Database | DatabaseTransaction,
   settlements: readonly Settlement[],
@@ -95,7 +96,9 @@ async function withoutPosted(
   return settlements.filter(({ requestId }) => !posted.has(requestId));
 }
 
-/** One parameter, because each costs the driver as much as what is in it. Absent members are null. */
+/**
+ * Builds one parameter, because each parameter costs the driver as much as its content. Absent members are null.
+ */
 function batchJson(
   instance: InstanceIdentity,
   { checkpoints, settlements, knownAccounts, recheck }: LedgerBatch,
@@ -111,7 +114,7 @@ function batchJson(
     accounts: accounts.list.length === 0 ? undefined : accounts.list.map(accountRow),
     groups: posted?.groups,
     settlements: posted?.settlements,
-    // What an earlier try or another writer had posted may have left its attempt to us.
+    // An earlier try or another writer may have posted a charge without deleting its attempt.
     attempts: recheck ? attemptsOf(settlements, true) : attemptsOf(due, false),
     recheck: recheck || undefined,
   });
@@ -144,7 +147,7 @@ function newAccountRows(
   return rows;
 }
 
-/** Of a period, whose account says in its id what it is. */
+/** Returns the row of a period's account. Its id says what it is. */
 export function newAccountRow(
   id: string,
   { organizationId, keyId }: { readonly organizationId: string; readonly keyId: string },
@@ -201,7 +204,7 @@ export function checkpointRow(checkpoint: Checkpoint): Record<string, unknown> {
   };
 }
 
-/** Which of these requests have a transaction. */
+/** Returns those of these requests that have a transaction. */
 export async function findPosted(
   sql: Database | DatabaseTransaction,
   requestIds: readonly string[],
@@ -215,26 +218,23 @@ const NONE: readonly never[] = [];
 
 interface ChargedAccount {
   readonly id: string;
-  /** Its place in the batch, from 1. */
+  /** Its position in the batch, from 1. */
   readonly place: number;
   /** A settlement that touches it. */
   readonly of: Settlement;
   chargeNano: ExactInteger;
-  /** Transactions that it gets; 0 for periods. */
+  /** Number of transactions that it gets. 0 for periods. */
   count: number;
 }
 
-/**
- * The accounts that settlements touch, each once, with what is charged to them by those of the settlements
- * that are due.
- */
+/** The accounts that settlements touch, each once, with the sum of their due charges. */
 class ChargedAccounts {
   readonly list: ChargedAccount[] = [];
   readonly #byId = new Map<string, ChargedAccount>();
 
   constructor(settlements: readonly Settlement[], due: readonly Settlement[]) {
     if (due !== settlements) for (const settlement of settlements) this.#touch(settlement);
-    // Most of a batch has its accounts in common with its neighbour.
+    // Most settlements of a batch have the accounts of their neighbour.
     let last: Settlement | undefined;
     let chargeNano: ExactInteger = 0;
     let budgetNano: ExactInteger = 0;

@@ -6,11 +6,11 @@ import type { HoldRelease, Settlement } from "./rows.ts";
 import { FENCED, type InstanceIdentity } from "./settle-batch.ts";
 
 export interface DeadSettled {
-  /** Requests of which something had been delivered: charged at their last checkpoints. */
+  /** Number of requests of which a part was delivered: charged at their last checkpoints. */
   readonly settled: number;
-  /** Holds of requests of which nothing had been delivered: given back. */
+  /** Number of holds of requests of which nothing was delivered: released. */
   readonly released: number;
-  /** What the ledger refused to write; it stays where it is. */
+  /** Errors of rows that the ledger rejected. These rows stay. */
   readonly failures: readonly unknown[];
 }
 
@@ -23,9 +23,9 @@ const BATCH = 500;
 const MAX_TRIES = 10;
 
 /**
- * Charges or gives back what instances that are not alive have left running, in bounded batches, each
- * fenced by the reaper's own instance. Several may do it at once, and again after a failure: each thing
- * happens once. Throws where the reaper is itself declared dead or loses the database.
+ * Charges or releases what dead instances have left, in bounded batches, each fenced by the reaper's own instance.
+ * Several reapers may run at the same time, and again after a failure: each request is settled once. Throws if the
+ * reaper is itself declared dead or loses the database.
  */
 export async function settleDead(sql: Database, reaper: InstanceIdentity): Promise<DeadSettled> {
   const failures: unknown[] = [];
@@ -47,7 +47,7 @@ export async function settleDead(sql: Database, reaper: InstanceIdentity): Promi
   return { settled, released, failures };
 }
 
-/** Returns how many were written. One that is refused is refused alone. */
+/** Writes the batch and returns the number of rows written. A rejected row fails alone. */
 async function settle(
   sql: Database,
   reaper: InstanceIdentity,
@@ -65,7 +65,7 @@ async function settle(
         releases,
         holds: [],
         knownAccounts: new Set(),
-        // Another reaper may have been faster, or the dead one in its last moment.
+        // Another reaper may have been faster, or the dead instance in its last moment.
         recheck: true,
         isReaping: true,
       });
@@ -73,16 +73,16 @@ async function settle(
     } catch (error) {
       if (isOutcomeUnknown(error) || sqlState(error) === FENCED) throw error;
       const isUnable = isServerUnable(error);
-      const isRetryable = isUnable || TRANSIENT_STATES.has(sqlState(error) ?? "");
-      if (tries < MAX_TRIES && isRetryable) continue;
-      // The caller has to ask again: alone each would fail as well.
+      const isTransient = isUnable || TRANSIENT_STATES.has(sqlState(error) ?? "");
+      if (tries < MAX_TRIES && isTransient) continue;
+      // The caller has to try again. Each row alone would fail as well.
       if (isUnable) throw error;
       if (count > 1) break;
       failures.push(error);
       return 0;
     }
   }
-  const half = (
+  const part = (
     { settlements: s, releases: r }: OrphanedWork,
     from: number,
     to?: number,
@@ -91,19 +91,22 @@ async function settle(
     releases: r.slice(from, to),
   });
   const middle = count >> 1;
-  const first = await settle(sql, reaper, half(orphaned, 0, middle), failures);
-  return first + (await settle(sql, reaper, half(orphaned, middle), failures));
+  const first = await settle(sql, reaper, part(orphaned, 0, middle), failures);
+  return first + (await settle(sql, reaper, part(orphaned, middle), failures));
 }
 
 interface OrphanedAttempts {
-  /** What dead instances had delivered, at their last checkpoints. */
+  /** Charges of dead instances, at their last checkpoints. */
   readonly settlements: readonly Settlement[];
   /** Attempts whose holds have ended: nothing can be charged for them. */
   readonly releases: readonly HoldRelease[];
   readonly last: string | undefined;
 }
 
-/** Only who holds can be charged: by a row in the database, or in the memory of a single-node gateway. */
+/**
+ * Finds attempts of dead instances. Only a request with a hold can be charged: a row in the database, or memory of a
+ * single-node gateway.
+ */
 async function orphanedAttempts(sql: Database, after: string): Promise<OrphanedAttempts> {
   const rows = await sql<Record<string, never>[]>`
     SELECT a.*, ((a.hold_nano = 0 AND coalesce(a.budget_hold_nano, 0) = 0) OR h.id IS NOT NULL OR coalesce(i.is_alone, false)) AS is_held
@@ -136,7 +139,7 @@ function settlementOf(row: Record<string, unknown>): Settlement {
     provider: row.provider as string,
     status: 499,
     promptTokens: Number(row.prompt_tokens),
-    // An instance of the previous release writes neither these nor the description.
+    // Checkpoints may leave these and the description empty.
     cachedPromptTokens: Number(row.cached_prompt_tokens ?? 0),
     completionTokens: Number(row.completion_tokens),
     reasoningTokens: Number(row.reasoning_tokens ?? 0),
@@ -149,7 +152,7 @@ function settlementOf(row: Record<string, unknown>): Settlement {
   };
 }
 
-/** Holds of dead instances of which nothing was delivered. */
+/** Finds holds of dead instances of which nothing was delivered. */
 async function orphanedHolds(sql: Database, after: string): Promise<HoldRelease[]> {
   const rows = await sql<
     {

@@ -6,14 +6,14 @@ export interface SettlementRows {
   readonly settlements: readonly Record<string, unknown>[];
 }
 
-/** Places of accounts in a batch, from 1. */
+/** Positions of accounts in a batch, from 1. */
 export interface AccountPlaces {
   placeOf(accountId: string): number;
 }
 
 /**
- * The settlements of a batch as ledger_settle_batch and ledger_exchange_batch read them: what they have in common
- * once, as groups.
+ * Returns the settlements of a batch in the form that ledger_settle_batch and ledger_exchange_batch read. What they
+ * have in common is in groups, once.
  */
 export function settlementRows(
   settlements: readonly Settlement[],
@@ -21,7 +21,7 @@ export function settlementRows(
 ): SettlementRows {
   const groups = new Groups(places);
   const rows: Record<string, unknown>[] = [];
-  /** Made where there is a second one: most batches are of one organization. */
+  /** Created for a second organization: most batches are of one. */
   let sums: Map<string, RunningSum> | undefined;
   let last: Settlement | undefined;
   let sum: RunningSum = { count: 0, nano: 0 };
@@ -40,7 +40,7 @@ export function settlementRows(
   return { groups: groups.rows, settlements: rows };
 }
 
-/** Of the charges of one organization, up to the one at hand. */
+/** Sum of the charges of one organization, up to the current one. */
 interface RunningSum {
   count: number;
   nano: ExactInteger;
@@ -50,7 +50,7 @@ class Groups {
   readonly rows: Record<string, unknown>[] = [];
   readonly #places: AccountPlaces;
   #first: Settlement | undefined;
-  /** Made where there is a second one: most batches have one group. */
+  /** Created for a second group: most batches have one. */
   #byName: Map<string, number> | undefined;
 
   constructor(places: AccountPlaces) {
@@ -84,7 +84,7 @@ function nameOf(settlement: Settlement): string {
   return `${dayAccount} ${model} ${provider} ${status} ${estimated} ${description}`;
 }
 
-/** Most of a batch has all of this in common with its neighbour. */
+/** Returns true if both share a group. Most settlements of a batch do with their neighbour. */
 function isSameGroup(one: Settlement, other: Settlement): boolean {
   return (
     isSamePayer(one, other) &&
@@ -110,7 +110,7 @@ function groupRow(settlement: Settlement, group: number, account: number): Recor
   };
 }
 
-/** Adds the settlement to the sum. Members that are absent stand for zero and null. */
+/** Adds the settlement to the sum, and returns its row. Absent members stand for zero and null. */
 function settlementRow(
   settlement: Settlement,
   sum: RunningSum,
@@ -138,7 +138,7 @@ function settlementRow(
   return row;
 }
 
-/** JSON knows no bigint; the database reads both alike. */
+/** Returns an integer for JSON, which has no bigint. The database reads both forms alike. */
 export function jsonInteger(value: ExactInteger): number | string {
   return typeof value === "number" ? value : value.toString();
 }

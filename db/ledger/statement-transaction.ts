@@ -23,7 +23,7 @@ interface StatementWriter {
   readonly instance: InstanceIdentity;
   readonly commitBatch: CommitBatch;
   readonly clock: Clock;
-  /** Resolves, after a moment, when a try whose outcome is unknown is certainly over. */
+  /** Resolves, after a moment, when a try of unknown outcome has certainly ended. */
   endEarlierTry(): Promise<void>;
 }
 
@@ -34,18 +34,17 @@ const NOTHING_COMMITTED: CommittedBatch = {
   verdicts: new Map(),
 };
 
-/** Thrown inside a transaction to end it with the fence's own SQLSTATE. */
+/** Thrown within a transaction to end it with the fence's own SQLSTATE. */
 class FencedError extends Error {
   readonly code = FENCED;
 }
 
-/** Ends a transaction whose earlier try turns out to have been committed. */
+/** Ends a transaction whose earlier try was committed after all. */
 class CommittedBeforeError extends Error {}
 
 /**
- * Writes units that hold statements of administration in one fenced transaction. Where the connection
- * breaks during the commit, it is tried again, and the mark that it leaves tells what became of the
- * earlier try. Throws only where nothing was written.
+ * Writes units with administrative statements in one fenced transaction. If the connection breaks during the commit, it
+ * tries again, and the commit mark shows the outcome of the earlier try. Throws only if nothing was written.
  */
 export async function commitStatements(
   writer: StatementWriter,
@@ -75,7 +74,7 @@ export async function commitStatements(
       } else if (TRANSIENT_STATES.has(sqlState(error) ?? "")) {
         await sleep(writer.clock, RETRY_DELAY_MS);
       } else {
-        // That this try has written nothing says nothing of an earlier one, which is over.
+        // That this try wrote nothing says nothing about the earlier one, which has ended.
         const isLeft = () => isCommitMarkLeft(sql, mark);
         if (isUnknown && (await untilAnswered(writer.clock, isLeft))) return committed;
         throw error;
@@ -84,7 +83,7 @@ export async function commitStatements(
   }
 }
 
-/** Each as an act of its own author. */
+/** Runs each statement as an act of its own author. */
 async function runStatements(
   sql: DatabaseTransaction,
   units: readonly StatementUnit[],

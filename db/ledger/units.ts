@@ -3,7 +3,9 @@ import { isServerUnable } from "../client.ts";
 import type { CachedResponse, Effect, StatementEffect } from "./effects.ts";
 import type { Checkpoint, HoldDemand, HoldRelease, HoldUnit, Settlement } from "./rows.ts";
 
-/** Set by a caller that has told its client a failure: what is not written yet is not written any more. */
+/**
+ * Set by a caller that has reported a failure to its client: effects that are not written yet must not be written.
+ */
 export interface CancellationToken {
   isCancelled: boolean;
 }
@@ -20,12 +22,12 @@ export interface Unit {
   reject(error: unknown): void;
 }
 
-/** Of what a unit does not write. */
+/** The members that a unit does not write. */
 export const NONE: readonly never[] = [];
 
 /**
- * What was delivered has to be charged, and what is not needed any more or was charged in vain given
- * back; there is no more of any than there are requests.
+ * Returns true if the unit must be written. What was delivered has to be charged; unused holds and unjustified charges
+ * have to be given back. The number of these units is bounded by that of the requests.
  */
 export function isOwed({ releases, settlements, statements }: Unit): boolean {
   return (
@@ -53,12 +55,12 @@ export function isGivenUp({ abandonment }: Unit): boolean {
   return abandonment?.isCancelled === true;
 }
 
-/** True where it has statements that a batch cannot write in its own. */
+/** Returns true if it has statements that a batch cannot write. */
 export function isAdministration({ statements }: Unit): boolean {
   return statements.length > 0 && statements.some(({ keeps }) => keeps === undefined);
 }
 
-/** The responses that the charges of units make visible. */
+/** Returns the responses that the charges of units make visible. */
 export function keptOf(units: readonly Unit[]): readonly CachedResponse[] {
   let kept: CachedResponse[] | undefined;
   for (const { statements } of units) {
@@ -98,7 +100,7 @@ export function demandsOf(units: readonly Unit[]): readonly HoldDemand[] {
   return demands ?? NONE;
 }
 
-/** Effects that are handed in together, and a promise of what becomes of them. */
+/** Effects that are submitted together, and a promise of their outcome. */
 export class SubmittedUnit implements Unit {
   readonly abandonment: CancellationToken | undefined;
   readonly checkpoints: readonly Checkpoint[] = NONE;
@@ -109,7 +111,7 @@ export class SubmittedUnit implements Unit {
 
   constructor(effects: readonly Effect[], abandonment: CancellationToken | undefined) {
     this.abandonment = abandonment;
-    // Most have one of a kind.
+    // Most units have one effect of a kind.
     for (const effect of effects) {
       if (effect.kind === "checkpoint") {
         this.checkpoints = and(this.checkpoints, effect.checkpoint);
@@ -152,8 +154,8 @@ export function unitOfHold(hold: HoldUnit): Unit {
 }
 
 /**
- * A statement cannot touch a row twice: of several checkpoints of a request the last one stands, and none
- * where the request is settled in the same batch.
+ * Returns the checkpoints to write. A statement cannot write a row twice: the last checkpoint of a request counts, and
+ * none if the batch settles the request.
  */
 export function latestCheckpoints(units: readonly Unit[]): readonly Checkpoint[] {
   if (!units.some(hasCheckpoint)) return NONE;
@@ -171,7 +173,7 @@ function hasCheckpoint({ checkpoints }: Unit): boolean {
   return checkpoints.length > 0;
 }
 
-/** Between two tries to write what the database cannot write at the moment. */
+/** Delay between two tries to write what the database cannot write now, in milliseconds. */
 export const WRITE_AGAIN_MS = 250;
 
 /** Units that the database could not write, until they are tried again. */
@@ -190,7 +192,7 @@ export class DelayedUnits {
     this.#resting.set(unit, cancel);
   }
 
-  /** Each is tried now. */
+  /** Tries each unit now. */
   endAll(): void {
     for (const [unit, cancel] of this.#resting) {
       cancel();
@@ -204,7 +206,9 @@ export class DelayedUnits {
   }
 }
 
-/** Tries again while the database cannot write, as long as it is wanted. Rejects with the last failure. */
+/**
+ * Tries again while the database cannot write, as long as the caller wants it. Rejects with the last failure.
+ */
 export async function writtenInTheEnd(
   clock: Clock,
   write: () => Promise<void>,

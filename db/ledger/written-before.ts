@@ -10,19 +10,19 @@ const RETRY_DELAY_MS = 50;
 export interface WrittenBefore {
   readonly written: readonly Unit[];
   readonly rest: readonly Unit[];
-  /** What the commit of `written` would have told. */
+  /** The result that the commit of `written` would have returned. */
   readonly committed: CommittedBatch;
 }
 
 interface Found {
   readonly posted: ReadonlySet<string>;
-  /** What attempts count of budgets: the charge, or more. */
+  /** Amounts that attempts count in budgets: the charge, or more. */
   readonly attempts: ReadonlyMap<string, bigint>;
   /** Amounts of holds. */
   readonly holds: ReadonlyMap<string, { readonly holdNano: bigint; readonly budgetNano: bigint }>;
 }
 
-/** Asks until there is an answer: nothing may be told or tried again before it is known. */
+/** Asks until there is an answer: nothing may be reported or tried again before it is known. */
 export async function untilAnswered<Answer>(
   clock: Clock,
   ask: () => Promise<Answer>,
@@ -37,8 +37,8 @@ export async function untilAnswered<Answer>(
 }
 
 /**
- * Which units stand in the database, after a try whose outcome is unknown. That try must be over. What
- * only gives back counts as not written: to give back again changes nothing.
+ * Finds the units that a try of unknown outcome has written. That try must have ended. Releases count as not written,
+ * because repeating them changes nothing.
  */
 export async function findWritten(sql: Database, units: readonly Unit[]): Promise<WrittenBefore> {
   const found = await find(sql, units);
@@ -57,14 +57,14 @@ export async function findWritten(sql: Database, units: readonly Unit[]): Promis
 async function find(sql: Database, units: readonly Unit[]): Promise<Found> {
   const settled = settlementsOf(units).map(({ requestId }) => requestId);
   const kept = units.flatMap(({ checkpoints }) => checkpoints.map(({ requestId }) => requestId));
-  const asked = units.flatMap(({ hold }) => hold?.demand.requestId ?? []);
+  const heldIds = units.flatMap(({ hold }) => hold?.demand.requestId ?? []);
   const posted = await findPosted(sql, settled);
   const attempts = await sql<{ request_id: string; budget_nano: bigint }[]>`
     SELECT request_id, coalesce(budget_charge_nano, charge_nano) AS budget_nano FROM attempts
     WHERE request_id = ANY (${sql.array(kept)}::text[])`;
   const holds = await sql<{ id: string; hold_nano: bigint; budget_nano: bigint }[]>`
     SELECT id, hold_nano, coalesce(budget_nano, hold_nano) AS budget_nano FROM holds
-    WHERE id = ANY (${sql.array(asked)}::text[])`;
+    WHERE id = ANY (${sql.array(heldIds)}::text[])`;
   return {
     posted,
     attempts: new Map(attempts.map((row) => [row.request_id, row.budget_nano])),
@@ -74,7 +74,9 @@ async function find(sql: Database, units: readonly Unit[]): Promise<Found> {
   };
 }
 
-/** A unit is written as a whole or not at all. Charges of attempts only grow. */
+/**
+ * Returns true if the unit was written: a unit is written as a whole or not at all. Charges of attempts only grow.
+ */
 function isWritten({ settlements, checkpoints, hold }: Unit, found: Found): boolean {
   if (settlements.length > 0) return settlements.every((one) => found.posted.has(one.requestId));
   if (hold !== undefined) {
@@ -121,9 +123,9 @@ const POLL_MS = 20;
 const MAX_NAME_BYTES = 63;
 
 /**
- * Ends the other sessions of this application name and resolves when they are gone. A statement whose
- * reply was lost with its connection may still be running, or stand before a lock: behind this it is
- * certainly committed or undone. Tries again while the database is out of reach.
+ * Ends the other sessions of this application name and resolves when they have ended. A statement whose reply was lost
+ * with its connection may still run, or wait for a lock: after this it is certainly committed or rolled back. Tries
+ * again while the database is unreachable.
  */
 export async function endEarlierSession(
   sql: Database,
@@ -137,7 +139,7 @@ export async function endEarlierSession(
         WHERE datname = current_database() AND application_name = ${name} AND pid <> pg_backend_pid()`;
       if (ended.length === 0) return;
     } catch (error) {
-      // Whatever else it is: nothing may be tried again before this is known.
+      // Any other error is ignored: nothing may be tried again before the end is known.
       if ((error as { code?: unknown }).code === "CONNECTION_ENDED") return;
     }
     await sleep(clock, POLL_MS);

@@ -4,31 +4,33 @@ import { BATCH } from "./batches.ts";
 import { FINE_TUNING_JOB } from "./fine-tuning-jobs.ts";
 import { VECTOR_STORE_FILE } from "./vector-store-files.ts";
 
-/** The right to act for one owned actor. Another owner, or the same one again, has a higher epoch. */
+/**
+ * The right to act for one owned actor. Each new owner, and the same owner again, has a higher epoch.
+ */
 export interface Lease {
   readonly kind: string;
   readonly id: string;
   readonly epoch: bigint;
 }
 
-/** SQLSTATE with which the database refuses an owner whose lease has passed on. */
+/** SQLSTATE with which the database rejects an owner that has lost its lease. */
 export const LEASE_LOST = "GW002";
 
-/** The lease has passed on, or its instance was declared dead: nothing was written. */
+/** The lease has another owner, or its instance was declared dead. Nothing was written. */
 export class LeaseLostError extends Error {
   readonly code = LEASE_LOST;
   readonly lease: Lease;
 
   constructor(lease: Lease) {
-    super(`the lease of ${lease.kind} ${lease.id} has passed on`);
+    super(`the lease of ${lease.kind} ${lease.id} has another owner`);
     this.name = "LeaseLostError";
     this.lease = lease;
   }
 }
 
 /**
- * The first statement of every transaction of an owner: it holds lease and instance in place until the
- * transaction ends. Throws LeaseLostError.
+ * Locks the lease and the instance until the transaction ends. It is the first statement of every transaction of an
+ * owner. Throws LeaseLostError.
  */
 export async function guardLease(
   sql: DatabaseTransaction,
@@ -44,8 +46,8 @@ export async function guardLease(
 }
 
 /**
- * Takes those without a live owner, or that this instance owns already, each with a new epoch. Only
- * with `judges` does an old heartbeat count for a death.
+ * Claims leases that have no live owner, or that this instance owns already, each with a new epoch. An old heartbeat
+ * counts as a death only with `judges`.
  */
 export async function claimLeases(
   sql: Database,
@@ -61,8 +63,8 @@ export async function claimLeases(
 }
 
 /**
- * Gives leases back. Those that have passed on already are left alone, and so are all of an instance that
- * was declared dead: the lock on its row keeps it alive until this is committed.
+ * Releases leases. Leases that have another owner stay, and so do all leases of an instance that was declared dead: the
+ * lock on its row keeps the instance alive until the commit.
  */
 export async function releaseLeases(
   sql: Database,
@@ -80,7 +82,7 @@ export async function releaseLeases(
       AND l.instance_id = ${instance.id} AND l.instance_epoch = ${instance.epoch.toString()}::bigint`;
 }
 
-/** All that this instance owns. */
+/** Returns all leases that this instance owns. */
 export async function leasesOf(sql: Database, instance: InstanceIdentity): Promise<Lease[]> {
   const rows = await sql<{ kind: string; id: string; epoch: bigint }[]>`
     SELECT kind, id, epoch FROM actor_leases
@@ -90,7 +92,9 @@ export async function leasesOf(sql: Database, instance: InstanceIdentity): Promi
 
 const REMOVAL_BATCH = 1_000;
 
-/** Removes leases without an owner, of what has nothing left to do. True if there may be more. */
+/**
+ * Removes leases without an owner whose actors have no work left. Returns true if there may be more.
+ */
 export async function removeSpentLeases(sql: Database): Promise<boolean> {
   const removed =
     await sql`DELETE FROM actor_leases l WHERE l.instance_id IS NULL AND (l.kind, l.id) IN (

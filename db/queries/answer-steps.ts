@@ -5,18 +5,18 @@ import type { IdempotencyClaim } from "./idempotency.ts";
 /** Steps of an answer that was not finished. */
 export interface StoredSteps {
   readonly sealed: Uint8Array;
-  /** True if they are charged: their client went away. */
+  /** True if they are charged: their client disconnected. */
   readonly isPaid: boolean;
 }
 
 type StepsOwner = Pick<IdempotencyClaim, "keyId" | "idempotencyKey" | "bodyHash" | "requestId">;
 
-/** Steps are kept as long as the idempotency keys of finished calls. */
+/** Equals the lifetime of the idempotency keys of finished calls. */
 const LIFETIME = "24 hours";
 
 /**
- * Stores the steps of a call, replacing what it stored before, if its claim still stands: another call may have been
- * given the key since. Nothing is stored if another master key seals, whose id is returned.
+ * Stores the steps of a call in place of its earlier ones, if its claim still holds: another call may have the key now.
+ * Stores nothing if another master key seals, and returns that key's id.
  */
 export async function storeAnswerSteps(
   sql: Database,
@@ -24,7 +24,8 @@ export async function storeAnswerSteps(
   sealed: Uint8Array,
   sealingId: string,
 ): Promise<{ readonly sealingId: string; readonly isStored: boolean }> {
-  // The locked claim keeps it from being freed meanwhile: no later call of the key finds these steps changed.
+  // The lock keeps the claim from being released in the meantime, so that no later call of the key finds these steps
+  // changed.
   const [row] = await sql<{ sealing_id: string | null; is_stored: boolean }[]>`
     WITH sealing AS MATERIALIZED (SELECT key_id FROM master_key FOR SHARE),
     claim AS MATERIALIZED (
@@ -44,7 +45,9 @@ export async function storeAnswerSteps(
   return { sealingId: row.sealing_id, isStored: row.is_stored };
 }
 
-/** The steps that an earlier call of the same request left under the key, from which this call goes on. */
+/**
+ * Returns the steps that an earlier call of the same request left under the key. This call continues from them.
+ */
 export async function takeAnswerSteps(
   sql: Database,
   { keyId, idempotencyKey, bodyHash, requestId }: StepsOwner,
@@ -57,7 +60,10 @@ export async function takeAnswerSteps(
   return row && { sealed: row.sealed, isPaid: row.is_paid };
 }
 
-/** Removes the steps of a call in the transaction of its charge: its answer is stored in their place. */
+/**
+ * Returns an effect that removes the steps of a call in the transaction of its charge, because its answer is stored
+ * instead.
+ */
 export function removeAnswerStepsEffect(owner: StepsOwner): StatementEffect {
   return stepsEffect("answer-steps-remove", async (sql) => {
     await sql`DELETE FROM answer_steps WHERE key_id = ${owner.keyId}
@@ -66,8 +72,8 @@ export function removeAnswerStepsEffect(owner: StepsOwner): StatementEffect {
 }
 
 /**
- * Notes in the transaction of a charge that the steps of its call are part of it. The key is freed with it: steps that
- * are still being stored are waited for, and none are stored after it.
+ * Returns an effect that records in the transaction of a charge that it includes the steps of the call, and releases
+ * the key. It waits for steps that are still being stored. None are stored after it.
  */
 export function payAnswerStepsEffect(owner: StepsOwner): StatementEffect {
   return stepsEffect("answer-steps-pay", async (sql) => {
@@ -85,7 +91,9 @@ function stepsEffect(name: string, run: StatementEffect["run"]): StatementEffect
 
 const REMOVAL_BATCH = 1_000;
 
-/** Removes a bounded number of steps that no call goes on from. True if there may be more. */
+/**
+ * Removes a bounded number of steps from which no call continues. Returns true if there may be more.
+ */
 export async function removeOldAnswerSteps(sql: Database): Promise<boolean> {
   const removed = await sql`DELETE FROM answer_steps WHERE (key_id, idempotency_key) IN (
     SELECT key_id, idempotency_key FROM answer_steps

@@ -51,7 +51,10 @@ export function keyRecord(row: KeyRow): ApiKeyRecord {
   };
 }
 
-/** Which keys secrets belong to, by hash. Never changes for a hash: a secret is fixed at its key's creation. */
+/**
+ * Finds keys by the hashes of their secrets. The result never changes for a hash, because a secret is fixed when its
+ * key is created.
+ */
 export function findKeysByHash(hashes: readonly string[]): Query<ReadonlyMap<string, string>> {
   return {
     name: "key-find-by-hash",
@@ -72,7 +75,7 @@ export interface LoadedPeriod {
   readonly longHeldNano: bigint;
 }
 
-/** Null where the account has no row. */
+/** Members are null if the account has no row. */
 export interface PeriodRow {
   readonly account_id: string | null;
   readonly posted_nano: bigint;
@@ -80,7 +83,7 @@ export interface PeriodRow {
   readonly sequence: bigint;
 }
 
-/** By their accounts. */
+/** Returns periods by their accounts. */
 export function loadedPeriods(rows: readonly PeriodRow[]): Map<string, LoadedPeriod> {
   const totals = new Map<string, LoadedPeriod>();
   for (const { account_id, posted_nano, held_nano, sequence } of rows) {
@@ -92,13 +95,15 @@ export function loadedPeriods(rows: readonly PeriodRow[]): Map<string, LoadedPer
 }
 
 export interface LoadedKey {
-  /** Undefined where there is no such key, or it was deleted. */
+  /** Undefined if the key does not exist, or was deleted. */
   readonly record: ApiKeyRecord | undefined;
-  /** What the accounts asked for stand at; one without a row stands at 0. */
+  /** Totals of the requested accounts. An account without a row has 0. */
   readonly totals: ReadonlyMap<string, LoadedPeriod>;
 }
 
-/** A key that is not deleted, with the totals of the given accounts of its periods, in one snapshot. */
+/**
+ * Loads a key that is not deleted and the totals of the given accounts of its periods, in one snapshot.
+ */
 export function loadKey(id: string, accountIds: readonly string[]): Query<LoadedKey> {
   return {
     name: "key-load",
@@ -109,7 +114,7 @@ export function loadKey(id: string, accountIds: readonly string[]): Query<Loaded
         FROM api_keys k LEFT JOIN accounts a ON a.id IN ${sql([...accountIds])}
         WHERE k.id = ${id} AND k.deleted_at IS NULL`;
       const totals = loadedPeriods(rows);
-      // By the id of the question: its caller holds that string already.
+      // Uses the id of the caller, who holds that string already.
       return { record: rows[0] && keyRecord({ ...rows[0], id }), totals };
     },
   };
@@ -124,9 +129,9 @@ export interface ListedKey {
 
 export interface KeyListing {
   readonly organizationId: string;
-  /** Undefined: both. */
+  /** Undefined: active and inactive keys. */
   readonly isActive: boolean | undefined;
-  /** A part of the name, in either case, or the beginning of the prefix. */
+  /** A part of the name, ignoring case, or the beginning of the prefix. */
   readonly search?: string | undefined;
   readonly limit: number;
   readonly offset: number;
@@ -141,7 +146,7 @@ type ListedRow = KeyRow & {
   readonly used_at: Date | null;
 };
 
-/** Keys of an organization that are not deleted, newest first, and how many there are. */
+/** Lists keys of an organization that are not deleted, newest first, with their total number. */
 export function listKeys(
   sql: Database,
   listing: KeyListing,
@@ -170,7 +175,7 @@ export function listKeys(
   });
 }
 
-/** One key of an organization, where it is not deleted. */
+/** Finds a key of an organization that is not deleted. */
 export async function findListedKey(
   sql: Database,
   key: { id: string; organizationId: string; day: string; monthStart: string },
@@ -196,7 +201,7 @@ function listedKey(row: ListedRow): ListedKey {
   };
 }
 
-/** Records uses that charged nothing; the accounts show those that did. */
+/** Records uses without a charge. The accounts show charged ones. */
 export async function noteKeyUse(
   sql: Database,
   uses: readonly { readonly keyId: string; readonly usedAtMs: number }[],
@@ -208,7 +213,10 @@ export async function noteKeyUse(
     ) u WHERE k.id = u.id`;
 }
 
-/** A key of any organization that is not deleted; no other transaction changes it before this one ends. */
+/**
+ * Locks and returns a key of any organization that is not deleted. No other transaction changes it before this one
+ * ends.
+ */
 export async function lockKey(
   sql: DatabaseTransaction,
   id: string,
@@ -223,10 +231,10 @@ export interface NewKey extends ApiKeyRecord {
 }
 
 const TABLES = ["api_keys", "accounts", "outbox", "changes"];
-/** Of an organization for which the operator has set no other limit. */
+/** Limit of an organization for which the operator has set no other. */
 export const DEFAULT_MAX_KEYS = 100_000;
 
-/** The organization has as many keys as it may have. */
+/** The organization has its maximum number of keys. */
 export class TooManyKeysError extends Error {
   readonly maxKeys: number;
 
@@ -249,8 +257,8 @@ export class ScopesNotHeldError extends Error {
 }
 
 /**
- * Inserts a key. Fails with 23505 where the organization has one of that name, or the secret exists.
- * Throws TooManyKeysError.
+ * Inserts a key. Fails with 23505 if the organization has one of that name, or if the secret exists. Throws
+ * TooManyKeysError.
  */
 export async function insertKey(sql: DatabaseTransaction, key: NewKey): Promise<void> {
   await sql`INSERT INTO api_keys ${sql({
@@ -266,7 +274,9 @@ export async function insertKey(sql: DatabaseTransaction, key: NewKey): Promise<
   await recordChange(sql, "api-key", key.id);
 }
 
-/** The insert has counted the key, under the lock of the organization's row: so the limit is exact. */
+/**
+ * The insert has counted the key under the lock of the organization's row, so the limit is exact.
+ */
 async function assertRoom(sql: DatabaseTransaction, organizationId: string): Promise<void> {
   const [row] = await sql<{ key_count: number; max_keys: number | null }[]>`
     SELECT key_count, max_keys FROM organizations WHERE id = ${organizationId}`;
@@ -288,10 +298,10 @@ export function insertKeyEffect(key: NewKey, event: OutboxEvent): StatementEffec
 }
 
 /**
- * Changes the given settings, of which there is at least one. Changed budgets may have been reached already.
- * Of a key that another instance has deleted meanwhile nothing is changed, and nothing reported.
+ * Returns an effect that changes the given settings, at least one. Changed budgets may have been reached already. If
+ * another instance has deleted the key in the meantime, nothing is changed or reported.
  *
- * @param keptScopes scopes that the key must still hold: another instance may have taken them away meanwhile
+ * @param keptScopes scopes that the key must still hold: another instance may have removed them in the meantime
  * @throws ScopesNotHeldError
  */
 export function updateKeyEffect(
@@ -307,7 +317,7 @@ export function updateKeyEffect(
     tables: TABLES,
     events: [event.type, "budget.threshold"],
     async run(sql) {
-      if (keptScopes.length > 0) await assertKept(sql, keyId, keptScopes);
+      if (keptScopes.length > 0) await assertScopesHeld(sql, keyId, keptScopes);
       const updated =
         await sql`UPDATE api_keys SET ${sql(settingColumns(changed))}, version = version + 1
           WHERE id = ${keyId} AND deleted_at IS NULL`;
@@ -320,7 +330,7 @@ export function updateKeyEffect(
   };
 }
 
-async function assertKept(
+async function assertScopesHeld(
   sql: DatabaseTransaction,
   keyId: string,
   keptScopes: readonly string[],
@@ -330,7 +340,7 @@ async function assertKept(
   if (lost.length > 0) throw new ScopesNotHeldError(lost);
 }
 
-/** Deletes a key; its row stays, so that transactions can name it. */
+/** Returns an effect that deletes a key. Its row stays, so that transactions can name it. */
 export function deleteKeyEffect(keyId: string, event: OutboxEvent): StatementEffect {
   return {
     kind: "statement",
@@ -348,7 +358,7 @@ export function deleteKeyEffect(keyId: string, event: OutboxEvent): StatementEff
   };
 }
 
-/** Emits the events of a 402 that the budgets of these periods cause. */
+/** Returns an effect that emits the events of a 402 that the budgets of these periods cause. */
 export function budgetExhaustedEffect(periodAccounts: readonly NewPeriod[]): StatementEffect {
   return {
     kind: "statement",

@@ -27,7 +27,7 @@ interface AuditRow {
   readonly created_at: Date;
 }
 
-/** What is undefined does not filter. */
+/** Undefined members do not filter. */
 export interface AuditFilter {
   readonly organizationId: string | undefined;
   readonly actorId: string | undefined;
@@ -45,7 +45,7 @@ export interface AuditPage extends AuditFilter {
   readonly limit: number;
 }
 
-/** Newest first; one more than `limit` where there are more. */
+/** Lists entries, newest first. Returns one more than `limit` if there are more. */
 export async function listAuditLog(sql: Database, page: AuditPage): Promise<AuditEntry[]> {
   const { fromMs, beforeMs, after } = page;
   const rows = await sql<AuditRow[]>`SELECT * FROM audit_log WHERE true
@@ -72,12 +72,16 @@ export async function listAuditLog(sql: Database, page: AuditPage): Promise<Audi
 
 const MILLISECOND_DIGITS = 12;
 
-/** No entry that was made at that time or later has a lower id. */
+/** Returns an id that is not above that of any entry from this time on. */
 function firstIdAt(ms: number): string {
   return `act_${Math.max(0, ms).toString(16).padStart(MILLISECOND_DIGITS, "0")}`;
 }
 
-/** @param organizationId undefined: of any, and of the gateway itself */
+/**
+ * Returns true if such an entry exists.
+ *
+ * @param organizationId undefined: any organization, and the gateway itself
+ */
 export async function hasAuditEntry(
   sql: Database,
   id: string,
@@ -90,13 +94,15 @@ export async function hasAuditEntry(
 
 export interface Act {
   readonly organizationId: string | null;
-  /** `<type of object>.<what was done>` */
+  /** `<type of object>.<act>`, such as `key.created`. */
   readonly action: string;
   readonly object: { readonly type: string; readonly id: string | null };
   readonly after?: Fields;
 }
 
-/** For acts that change no row which a trigger watches; of the author that the transaction states. */
+/**
+ * Writes an entry for an act that changes no row with an audit trigger. Its author is that of the transaction.
+ */
 export async function recordAct(sql: DatabaseTransaction, act: Act): Promise<void> {
   const { organizationId, action, object, after } = act;
   await sql`SELECT record_act(${organizationId}::text, ${action}::text, ${object.type}::text,
@@ -105,7 +111,9 @@ export async function recordAct(sql: DatabaseTransaction, act: Act): Promise<voi
 
 const REMOVAL_BATCH = 10_000;
 
-/** Removes a bounded number of those that are older than `days`. True where there may be more. */
+/**
+ * Removes a bounded number of entries that are older than `days`. Returns true if there may be more.
+ */
 export async function removeOldActs(sql: Database, days: number): Promise<boolean> {
   const removed = await sql.begin(async (transaction) => {
     await transaction`SELECT set_config('gateway.audit_log_days', ${String(days)}, true)`;

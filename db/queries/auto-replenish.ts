@@ -3,26 +3,28 @@ import { orgAccountId } from "../ledger/rows.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
 /*
- * Locks are taken in the order of the ledger, whose trigger holds an account when it makes a row due: the
- * account first. A transaction that has locked a row reads the balance afterwards, so that it sees every
- * crossing that was noted in the row.
+ * Transactions lock in the order of the ledger, whose trigger holds an account when it makes a row due: the account
+ * first. A transaction that has locked a row reads the balance afterwards, so that it sees every crossing that the row
+ * records.
  */
 
 export interface ReplenishSettings {
   readonly isEnabled: boolean;
   readonly thresholdNano: bigint;
-  /** 0: not set yet. */
+  /** Nano-USD. 0: not set yet. */
   readonly amountNano: bigint;
-  /** Null: the organization's default. */
+  /** Null: the organization's default method. */
   readonly methodId: string | null;
 }
 
 export interface Replenishment extends ReplenishSettings {
-  /** In a row. */
+  /** Number of consecutive declines. */
   readonly declines: number;
 }
 
-/** After so many declines in a row nothing is ordered; the trigger order_replenishment knows it too. */
+/**
+ * After this number of consecutive declines nothing is ordered. The trigger order_replenishment has the same number.
+ */
 export const MAX_REPLENISH_DECLINES = 3;
 
 interface ReplenishRow {
@@ -47,10 +49,9 @@ export async function findReplenishment(
 }
 
 /**
- * Changes the settings, and orders a payment where the balance is below the threshold now. Declines before it
- * are forgotten.
+ * Changes the settings, and orders a payment if the balance is below the threshold now. Resets the number of declines.
  *
- * @param decide from the settings before; may throw
+ * @param decide returns the new settings from the earlier ones; may throw
  */
 export function changeReplenishment(
   sql: Database,
@@ -79,7 +80,7 @@ export function changeReplenishment(
   });
 }
 
-/** A payment that is to be made, or whose outcome is to be found out. */
+/** A payment to make, or one whose outcome is not known. */
 export interface ReplenishOrder {
   readonly organizationId: string;
   readonly intentId: string;
@@ -87,15 +88,15 @@ export interface ReplenishOrder {
   readonly methodId: string | null;
 }
 
-/** Who claims an order has so long; then another may. */
+/** How long an instance has for a claimed order. Then another one may claim it. */
 const LEASE_SECONDS = 60;
 const SUSPENDED_SECONDS = 600;
 
 /**
- * Takes what is due longest: a payment whose outcome is open, or a new one, which is durable with this.
- * "nothing" where a balance turned out to need none, undefined where nothing is due.
+ * Claims the order that has been due longest: a payment of unknown outcome, or a new one, which is durable with this.
+ * Returns "nothing" if a balance needs no payment after all, undefined if nothing is due.
  *
- * @param newIntentId of the payment, where a new one is ordered
+ * @param newIntentId id of the payment, if a new one is ordered
  */
 export function claimReplenishment(
   sql: Database,
@@ -133,12 +134,12 @@ export function claimReplenishment(
 export type ReplenishOutcome =
   | { readonly kind: "paid" }
   | { readonly kind: "declined"; readonly reason: string }
-  /** Nothing was paid, and that is not the card's fault. */
+  /** Not paid, for a reason other than the card. */
   | { readonly kind: "refused" }
-  /** Paid or not: it is looked at again. */
+  /** Outcome not known: it is looked up again. */
   | { readonly kind: "unknown" };
 
-/** What an event about the last of too many declines says. */
+/** Content of the event about the last permitted decline. */
 export interface ReplenishFailure extends ReplenishSettings {
   readonly organizationId: string;
   readonly balanceNano: bigint;
@@ -146,16 +147,18 @@ export interface ReplenishFailure extends ReplenishSettings {
   readonly reason: string;
 }
 
-/** A balance that one payment does not lift above the threshold gets the next after so long. */
+/**
+ * If one payment does not lift the balance above the threshold, the next one follows after this time.
+ */
 const NEXT_PAYMENT_SECONDS = 60;
-/** After the first and after the second decline. */
+/** Delays after the first and after the second decline. */
 const DECLINED_SECONDS = [600, 3_600];
 const REFUSED_SECONDS = 300;
 const UNKNOWN_SECONDS = 10;
 
 /**
- * Notes the outcome of a payment, once: of a second call for the same nothing is noted. The third decline in a
- * row is the last, and is reported.
+ * Records the outcome of a payment once. A second call for the same payment changes nothing. The third consecutive
+ * decline is the last, and is reported.
  */
 export function noteReplenished(
   sql: Database,
@@ -191,7 +194,7 @@ function declinesAfter(before: number, { kind }: ReplenishOutcome): number {
   return kind === "paid" ? 0 : before;
 }
 
-/** Seconds until the balance is looked at again; null: at the next crossing. */
+/** Returns the seconds until the next check of the balance. Null: at the next crossing. */
 function pauseAfter(
   { crossings, ordered_crossings: ordered }: ReplenishRow,
   { kind }: ReplenishOutcome,

@@ -3,7 +3,7 @@ import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 import { recordChange } from "./changes.ts";
 import { CONTENTS_KEPT, LIFETIME, type NewResponse } from "./responses.ts";
 
-/** A state beyond the first two is final. */
+/** All states but the first two are final. */
 export type BackgroundState = "queued" | "in_progress" | "answered" | "failed" | "cancelled";
 
 export function isRunning(state: BackgroundState): boolean {
@@ -12,32 +12,35 @@ export function isRunning(state: BackgroundState): boolean {
 
 export interface BackgroundResponse {
   readonly state: BackgroundState;
-  /** Of the last event that was written. */
+  /** Number of the last event that was written. */
   readonly lastSequence: number;
-  /** Its charge is written, and its contents with it. */
+  /** True if its charge is written, and its contents with it. */
   readonly isKept: boolean;
 }
 
 export interface NewBackgroundResponse {
   readonly response: NewResponse;
-  /** Of all items before it. */
+  /** Size of all items before it. */
   readonly chainBytes: number;
   readonly instance: InstanceIdentity;
-  /** Of one organization, over all instances. */
+  /** Largest number of running responses of one organization, over all instances. */
   readonly mostRunning: number;
 }
 
-/** Inserts a response that this instance is going to run. False where the organization has as many as it may. */
+/**
+ * Inserts a response that this instance is going to run. Returns false if the organization has its maximum number of
+ * running ones.
+ */
 export async function insertBackground(
   sql: Database,
   { response, chainBytes, instance, mostRunning }: NewBackgroundResponse,
 ): Promise<boolean> {
   const { id, organizationId, previousId, chainId } = response;
   return sql.begin(async (transaction) => {
-    // Two of them would count the same ones.
+    // One insertion of an organization at a time, so that the count is exact.
     await transaction`SELECT pg_advisory_xact_lock(
       hashtextextended(${`background responses of ${organizationId}`}, 0))`;
-    // The locked row makes a reaper of this instance wait: none is left behind that it did not see.
+    // The locked row makes a reaper of this instance wait, so that it sees every response.
     const inserted = await transaction`
       WITH runner AS MATERIALIZED (
         SELECT id, epoch FROM instances
@@ -57,7 +60,7 @@ export async function insertBackground(
   });
 }
 
-/** Undefined where there is none that the organization may read. */
+/** Returns undefined if the organization has no such response. */
 export async function findBackground(
   sql: Database,
   organizationId: string,
@@ -71,16 +74,16 @@ export async function findBackground(
   return row && { state: row.state, lastSequence: row.last_sequence, isKept: row.is_kept };
 }
 
-/** Events that follow one another, or a piece of them, sealed. */
+/** Consecutive events, or a piece of them, sealed. */
 export interface EventPiece {
-  /** The number of the first event of the batch that it is a piece of. */
+  /** Number of the first event of its batch. */
   readonly firstSequence: number;
-  /** Of the batch, from 0. */
+  /** Number of the piece in its batch, from 0. */
   readonly number: number;
   readonly sealed: Uint8Array;
 }
 
-/** Digits enough, so that texts sort as numbers do. */
+/** Enough digits that texts sort as numbers do. */
 const SEQUENCE_DIGITS = 9;
 const PIECE_DIGITS = 5;
 const LAST_PART = `events.${"9".repeat(SEQUENCE_DIGITS)}.${"9".repeat(PIECE_DIGITS)}`;
@@ -91,9 +94,9 @@ function partOf({ firstSequence, number }: Omit<EventPiece, "sealed">): string {
 }
 
 /**
- * Appends events of a response that this instance runs; the same ones may be appended again. `isRunning` is false
- * where it is over, because the instance was declared dead: then nothing is written. So it is where the current
- * sealing key, whose id is returned, is not that one.
+ * Appends events of a response that this instance runs. Repeating a call does no harm. `isRunning` is false if the
+ * response has ended because the instance was declared dead; then nothing is written. Nothing is written either if the
+ * current sealing key, whose id is returned, is another one.
  */
 export async function appendEvents(
   sql: Database,
@@ -118,7 +121,7 @@ export async function appendEvents(
   return { sealingId: row.sealing_id, isRunning: row.is_running };
 }
 
-/** Where events behind a number begin: of the batch that may hold the next one. */
+/** Finds the batch that may hold the event after a number. */
 export async function placeOfEvents(
   sql: Database,
   id: string,
@@ -132,7 +135,7 @@ export async function placeOfEvents(
   return { firstSequence: Number(sequence), number: 0 };
 }
 
-/** Up to `limit` pieces in their order, from that one on. */
+/** Reads up to `limit` pieces in their order, starting with that piece. */
 export async function readEvents(
   sql: Database,
   id: string,
@@ -149,7 +152,9 @@ export async function readEvents(
   });
 }
 
-/** Notes that a response of this instance is over. Where its charge made it visible it is answered. */
+/**
+ * Records that a response of this instance has ended. If its charge made it visible, its state becomes `answered`.
+ */
 export async function endBackground(
   sql: Database,
   { id, instance }: { readonly id: string; readonly instance: InstanceIdentity },
@@ -164,7 +169,7 @@ export async function endBackground(
       AND b.epoch = ${instance.epoch.toString()}::bigint AND b.state IN ('queued', 'in_progress')`;
 }
 
-/** Ends what dead instances were running. */
+/** Ends the responses that dead instances were running. */
 export async function failOrphanedResponses(sql: Database): Promise<void> {
   await sql`UPDATE background_responses b
     SET state = CASE WHEN r.is_kept THEN 'answered' ELSE 'failed' END
@@ -172,20 +177,20 @@ export async function failOrphanedResponses(sql: Database): Promise<void> {
       SELECT 1 FROM instances i WHERE i.id = b.instance_id AND i.epoch = b.epoch AND i.alive)`;
 }
 
-/** Asks the instance that runs it to end it. */
+/** Requests the instance that runs it to end it. */
 export async function requestCancel(
   sql: Database,
   organizationId: string,
   id: string,
 ): Promise<void> {
   await sql.begin(async (transaction) => {
-    const asked = await transaction`UPDATE background_responses SET is_cancelling = true
+    const update = await transaction`UPDATE background_responses SET is_cancelling = true
       WHERE id = ${id} AND organization_id = ${organizationId} AND state IN ('queued', 'in_progress')`;
-    if (asked.count > 0) await recordChange(transaction, "response-cancel", id);
+    if (update.count > 0) await recordChange(transaction, "response-cancel", id);
   });
 }
 
-/** Those of the responses whose end was asked for. */
+/** Returns those of the responses whose end was requested. */
 export async function cancelledAmong(sql: Database, ids: readonly string[]): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`SELECT id FROM background_responses
     WHERE id = ANY (${sql.array([...ids])}::text[]) AND is_cancelling`;

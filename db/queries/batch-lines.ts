@@ -2,7 +2,9 @@ import type { BatchStatus } from "../../src/lib/batch.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { type Seal, sealingKeyId } from "./master-key.ts";
 
-/** Digits enough for the lines of the longest input, and the pieces of the longest result, to sort as numbers do. */
+/**
+ * Enough digits for the lines of the longest input, and the pieces of the longest result, to sort as numbers do.
+ */
 const LINE_DIGITS = 8;
 const PIECE_DIGITS = 4;
 
@@ -10,21 +12,21 @@ function partOf(line: number, piece: number): string {
   return `${String(line).padStart(LINE_DIGITS, "0")}.${String(piece).padStart(PIECE_DIGITS, "0")}`;
 }
 
-/** Lines that have their result. */
+/** Returns the lines that have their result. */
 export async function linesWithResult(sql: Database, batchId: string): Promise<Set<number>> {
   const rows = await sql<{ line: number }[]>`
     SELECT line FROM batch_lines WHERE batch_id = ${batchId}`;
   return new Set(rows.map(({ line }) => line));
 }
 
-/** The result of a line in pieces that follow one another. */
+/** The result of a line in consecutive pieces. */
 export interface LineResult {
   readonly line: number;
   readonly isFailed: boolean;
   readonly pieces: readonly Seal[];
 }
 
-/** Writes contents of a line in the place of those that are there. */
+/** Writes contents of a line in place of the existing ones. */
 export async function writeContents(
   sql: DatabaseTransaction,
   batchId: string,
@@ -46,7 +48,7 @@ export async function hasContents(sql: Database, batchId: string, line: number):
   return row !== undefined;
 }
 
-/** Counts lines whose contents are written, each once; returns how the batch stands. */
+/** Counts lines whose contents are written, each once. Returns the batch's new counts. */
 export async function countLines(
   sql: DatabaseTransaction,
   batchId: string,
@@ -67,7 +69,7 @@ export async function countLines(
 
 const PIECES_AT_ONCE = 32;
 
-/** The sealed contents of all lines of a batch that ended so, in their order. */
+/** Reads the sealed contents of all lines of a batch that ended this way, in their order. */
 export async function* readContents(
   sql: Database,
   batchId: string,
@@ -88,7 +90,7 @@ export async function* readContents(
 
 const ROWS_AT_A_TIME = 1_000;
 
-/** Removes some of what was kept of the lines of a batch. True where there may be more. */
+/** Removes some contents of the lines of a batch. Returns true if there may be more. */
 export async function removeLines(sql: DatabaseTransaction, batchId: string): Promise<boolean> {
   const contents = await sql`DELETE FROM batch_contents WHERE batch_id = ${batchId} AND part IN (
     SELECT part FROM batch_contents WHERE batch_id = ${batchId} LIMIT ${ROWS_AT_A_TIME})`;

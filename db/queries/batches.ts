@@ -4,7 +4,7 @@ import type { Database, DatabaseTransaction } from "../client.ts";
 import { recordChange } from "./changes.ts";
 import { insertFileUse } from "./files.ts";
 
-/** The kind of the leases. */
+/** Kind of the leases of batches. */
 export const BATCH = "batch";
 
 interface BatchRow {
@@ -76,7 +76,7 @@ const COMPLETION_WINDOW = "24 hours";
 /**
  * Inserts a batch and keeps its input file for it.
  *
- * @param mostRunning batches of the organization that have not ended
+ * @param mostRunning largest number of batches of the organization that have not ended
  */
 export function insertBatch(
   sql: Database,
@@ -85,7 +85,7 @@ export function insertBatch(
 ): Promise<"inserted" | "too_many" | "no_file"> {
   const { id, organizationId } = batch;
   return sql.begin(async (transaction) => {
-    // Two of them would count the same ones.
+    // One insertion of an organization at a time, so that the count is exact.
     await transaction`SELECT pg_advisory_xact_lock(hashtextextended(${`batches ${organizationId}`}, 0))`;
     const [count] = await transaction<{ running: bigint }[]>`SELECT count(*) AS running
       FROM batches WHERE organization_id = ${organizationId} AND ended_at IS NULL`;
@@ -104,7 +104,7 @@ export function insertBatch(
   });
 }
 
-/** Undefined where the organization has none of that id. */
+/** Returns undefined if the organization has no batch of that id. */
 export async function findBatch(
   sql: Database,
   organizationId: string,
@@ -115,13 +115,13 @@ export async function findBatch(
   return row && batchRecord(row);
 }
 
-/** For its owner. */
+/** Reads a batch for its owner. */
 export async function readBatch(sql: Database, id: string): Promise<BatchRecord | undefined> {
   const [row] = await sql<BatchRow[]>`SELECT ${columns(sql)} FROM batches WHERE id = ${id}`;
   return row && batchRecord(row);
 }
 
-/** Batches of an organization, newest first. */
+/** Lists batches of an organization, newest first. */
 export async function listBatches(
   sql: Database,
   organizationId: string,
@@ -134,22 +134,26 @@ export async function listBatches(
   return { batches: rows.slice(0, limit).map(batchRecord), hasMore: rows.length > limit };
 }
 
-/** Asks its owner to end it. Nothing happens where it has ended, or writes its files already. */
+/**
+ * Requests its owner to end it. Does nothing if it has ended, or if its files are being written.
+ */
 export async function cancelBatch(
   sql: Database,
   organizationId: string,
   id: string,
 ): Promise<void> {
   await sql.begin(async (transaction) => {
-    const asked = await transaction`UPDATE batches
+    const update = await transaction`UPDATE batches
       SET status = 'cancelling', cancelling_at = clock_timestamp(), due_at = clock_timestamp(), attempts = 0
       WHERE id = ${id} AND organization_id = ${organizationId}
         AND status IN ('validating', 'in_progress')`;
-    if (asked.count > 0) await recordChange(transaction, "batch-work", id);
+    if (update.count > 0) await recordChange(transaction, "batch-work", id);
   });
 }
 
-/** Batches that have work and no live owner; of each organization so many at most, of some none. */
+/**
+ * Finds batches that have work and no live owner: at most a number per organization, and none of some.
+ */
 export async function findDueBatches(
   sql: Database,
   limit: number,
@@ -165,7 +169,9 @@ export async function findDueBatches(
   return rows.map(({ id }) => id);
 }
 
-/** The input is valid: its lines are called from now on, unless it is to be cancelled. */
+/**
+ * Records that the input is valid: its lines are called from now on, unless it is to be cancelled.
+ */
 export async function beginLines(
   sql: DatabaseTransaction,
   id: string,
@@ -178,7 +184,8 @@ export async function beginLines(
 }
 
 /**
- * The input is not valid: no line was called. Returns the batch as it is now, or undefined if it had ended before.
+ * Records that the input is invalid: no line was called. Returns the updated batch, or undefined if it had ended
+ * before.
  */
 export async function failBatch(
   sql: DatabaseTransaction,
@@ -191,7 +198,7 @@ export async function failBatch(
   return ended.count === 0 ? undefined : readBatch(sql as unknown as Database, id);
 }
 
-/** Every line has its result, and the files are written next. */
+/** Records that every line has its result. The files are written next. */
 export async function finalizeBatch(
   sql: DatabaseTransaction,
   id: string,
@@ -207,8 +214,8 @@ export async function finalizeBatch(
 }
 
 /**
- * The files are written. What was kept of its lines is removed next. Returns the batch as it is now, or undefined if it
- * had ended before.
+ * Records that the files are written. The contents of its lines are removed next. Returns the updated batch, or
+ * undefined if it had ended before.
  */
 export async function endBatch(
   sql: DatabaseTransaction,
@@ -219,7 +226,7 @@ export async function endBatch(
   return ended.count === 0 ? undefined : readBatch(sql as unknown as Database, id);
 }
 
-/** The next attempt follows after a delay that doubles with each attempt that brought it nothing. */
+/** Delays the next attempt. The delay doubles with each attempt without progress. */
 export async function postponeBatch(
   sql: DatabaseTransaction,
   id: string,
@@ -231,7 +238,7 @@ export async function postponeBatch(
     WHERE id = ${id}`;
 }
 
-/** What it waits for is looked at again then, or as soon as it is to end. */
+/** Delays the next check until this time, or until the batch is to end. */
 export async function restBatchFor(
   sql: DatabaseTransaction,
   { id, status }: Pick<BatchRecord, "id" | "status">,
@@ -243,7 +250,7 @@ export async function restBatchFor(
     WHERE id = ${id}`;
 }
 
-/** There is nothing left to do for it. */
+/** Records that no work is left. */
 export async function restBatch(sql: DatabaseTransaction, id: string): Promise<void> {
   await sql`UPDATE batches SET due_at = NULL WHERE id = ${id}`;
 }

@@ -1,9 +1,9 @@
 import type { Database } from "../client.ts";
 
 /**
- * Ids of the models in which every term is found, best first. A term is found where its words stand in a row,
- * the last of them perhaps only begun, or where a description has them in another inflection. Names count
- * first, short ones before long ones, then origin and description.
+ * Returns the ids of the models that match every term, best first. A term matches if its words are consecutive, the
+ * last one possibly incomplete, or if a description has them in another inflection. Names count most, short ones more
+ * than long ones, then origin and description.
  *
  * @param terms at least one, each of at least one word of letters and digits in lower case
  */
@@ -37,12 +37,12 @@ export interface CatalogueSearchEntry {
   readonly description: string;
 }
 
-/** Any number that no other user of the database takes for an advisory lock. */
+/** Key of the advisory lock. No other user of the database has it. */
 const SYNC_LOCK = 7_203_114_505;
 
 /**
- * Makes the search table hold these entries and no others. Writes only what differs. Processes that do
- * it at the same time take turns, so they cannot deadlock; the last one decides.
+ * Replaces the entries of the search table. Writes only differences. Processes that do it at the same time take turns,
+ * so they cannot deadlock; the last one decides.
  */
 export async function syncCatalogueSearch(
   sql: Database,

@@ -5,35 +5,35 @@ export const CHANGES_CHANNEL = "gateway_changes";
 export type ChangeKind =
   | "api-key"
   | "organization"
-  /** What is known of the budget of an end user or tag is old. */
+  /** The budget of an end user or tag has changed. */
   | "subject-budget"
-  /** The object is the organization whose end users and tags with budgets they are. */
+  /** The object is the organization whose end users and tags with budgets have changed. */
   | "budget-subjects"
-  /** An organization was suspended, or is not any more. */
+  /** An organization was suspended or resumed. */
   | "suspension"
   | "credit-command"
-  /** The object is the organization whose models they are. */
+  /** The object is the organization whose models have changed. */
   | "tuned-model"
   | "fine-tuning-job"
-  /** A job has something to do for its owner. */
+  /** A job has work for its owner. */
   | "fine-tuning-work"
   | "webhook"
-  /** Which event types an organization's webhooks want; the id is the organization's. */
+  /** The event types that an organization's webhooks subscribe to. The id is the organization's. */
   | "subscriptions"
-  /** The object is the organization whose keys for providers they are. */
+  /** The object is the organization whose keys for providers have changed. */
   | "provider-keys"
-  /** The object is the organization whose presets and guardrails they are. */
+  /** The object is the organization whose presets and guardrails have changed. */
   | "definitions"
-  /** Files of the organization are to be indexed in its vector stores. */
+  /** Files of the organization wait to be indexed in its vector stores. */
   | "vector-store-work"
-  /** The batch has something to do for its owner. */
+  /** The batch has work for its owner. */
   | "batch-work"
-  /** A background response is to be ended by the instance that runs it. */
+  /** The instance that runs the background response has to end it. */
   | "response-cancel"
-  /** Another master key seals; the id is the key's. */
+  /** Another master key seals. The id is the key's. */
   | "master-key";
 
-/** Tells every process, in the transaction of the change, that what it holds of an object is old. */
+/** Notifies every process, in the transaction of the change, that its copy of an object is old. */
 export async function recordChange(
   sql: DatabaseTransaction,
   kind: ChangeKind,
@@ -49,12 +49,12 @@ export interface Change {
   readonly objectId: string;
 }
 
-/** Far above what a heartbeat that came late could miss. */
+/** Far more than a late heartbeat can miss. */
 const LOOK_BACK_SECONDS = 15;
 
 /**
- * Changes of the last seconds. Rows become visible in the order of commits, not of ids, so a reader
- * looks back a while and passes over what it has seen.
+ * Returns the changes of the last seconds. Rows become visible in the order of commits, not of ids. So a reader looks
+ * back and skips the changes that it has seen.
  */
 export async function recentChanges(sql: Database): Promise<Change[]> {
   const rows = await sql<{ id: bigint; kind: string; object_id: string }[]>`
@@ -65,7 +65,7 @@ export async function recentChanges(sql: Database): Promise<Change[]> {
 
 const REMOVAL_BATCH = 10_000;
 
-/** Removes a bounded number of them. True where there may be more. */
+/** Removes a bounded number of changes. Returns true if there may be more. */
 export async function removeOldChanges(sql: Database): Promise<boolean> {
   const removed = await sql`DELETE FROM changes WHERE id IN (
     SELECT id FROM changes WHERE changed_at < clock_timestamp() - interval '10 minutes'

@@ -6,15 +6,15 @@ export interface ConversationRecord {
   readonly metadata: Readonly<Record<string, string>>;
   /** Unix seconds. */
   readonly createdAt: number;
-  /** The response that was added last. */
+  /** The response that was appended last. */
   readonly lastId: string | null;
-  /** Of all its items. */
+  /** Size of all its items. */
   readonly bytes: number;
-  /** Ids of items that were taken out. */
+  /** Ids of removed items. */
   readonly removedItems: readonly string[];
 }
 
-/** False where the organization has as many already. */
+/** Returns false if the organization has its maximum number of conversations. */
 export function insertConversation(
   sql: Database,
   organizationId: string,
@@ -22,7 +22,7 @@ export function insertConversation(
   maxConversations: number,
 ): Promise<boolean> {
   return sql.begin(async (transaction) => {
-    // One insertion of an organization at a time, so that none is counted too late.
+    // One insertion of an organization at a time, so that the count is exact.
     await transaction`SELECT pg_advisory_xact_lock(hashtextextended(${`conversations ${organizationId}`}, 0))`;
     const inserted = await transaction`INSERT INTO conversations (id, organization_id, metadata)
       SELECT ${id}, ${organizationId}, ${JSON.stringify(metadata)}::text::jsonb
@@ -32,7 +32,7 @@ export function insertConversation(
   });
 }
 
-/** Undefined where the organization has none of that id. */
+/** Returns undefined if the organization has no conversation of that id. */
 export async function findConversation(
   sql: Database,
   organizationId: string,
@@ -56,7 +56,7 @@ export async function findConversation(
   return { id, metadata, createdAt, lastId, bytes: Number(bytes ?? 0), removedItems: removed };
 }
 
-/** False where the organization has none of that id. */
+/** Returns false if the organization has no conversation of that id. */
 export async function updateConversation(
   sql: Database,
   organizationId: string,
@@ -68,7 +68,10 @@ export async function updateConversation(
   return updated.count > 0;
 }
 
-/** The same. What it consists of is then kept as long as any response. */
+/**
+ * Deletes a conversation. Its items are then stored as long as any response. Returns false if the organization has no
+ * conversation of that id.
+ */
 export async function deleteConversation(
   sql: Database,
   organizationId: string,
@@ -79,7 +82,7 @@ export async function deleteConversation(
   return row!.is_deleted;
 }
 
-/** Notes that an item is not part of the conversation any more. */
+/** Records that an item was removed from the conversation. */
 export async function removeItem(sql: Database, id: string, itemId: string): Promise<void> {
   await sql`INSERT INTO removed_items (conversation_id, item_id)
     SELECT id, ${itemId} FROM conversations WHERE id = ${id} ON CONFLICT DO NOTHING`;

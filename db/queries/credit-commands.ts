@@ -10,7 +10,7 @@ interface AdjustmentOrder {
   readonly kind: "adjustment";
   readonly id: string;
   readonly organizationId: string;
-  /** Negative takes from the balance, at most what is not held. */
+  /** Nano-USD. A negative amount is taken from the balance, at most the part that is not held. */
   readonly amountNano: bigint;
   readonly description: string;
   /** Undefined: the gateway itself. */
@@ -22,25 +22,27 @@ interface CreditLimitOrder {
   readonly kind: "credit-limit";
   readonly id: string;
   readonly organizationId: string;
-  /** Null is without limit. */
+  /** Nano-USD. Null: no limit. */
   readonly creditLimitNano: bigint | null;
   readonly author?: Author | undefined;
 }
 
 export type CreditOrder = AdjustmentOrder | CreditLimitOrder;
 
-/** An order that is being carried out; an adjustment posts the transaction of this id. */
+/** An order that is being carried out. An adjustment posts the transaction of this id. */
 export type CreditCommand = CreditOrder & { readonly transactionId: string };
 
 export interface CreditCommandOutcome {
   readonly isDone: boolean;
-  /** True where what is used or held does not allow it. */
+  /** True if the amounts used or held do not allow it. */
   readonly isRefused: boolean;
-  /** Of an adjustment that was posted. */
+  /** Transaction of an adjustment that was posted. */
   readonly transactionId: string | null;
 }
 
-/** More than any balance covers: a version that takes every order for an adjustment refuses it. */
+/**
+ * More than any balance covers, so that an order of this amount can never be posted as an adjustment.
+ */
 const NO_ADJUSTMENT_NANO = -(4n * 10n ** 18n);
 
 export async function insertCreditCommand(
@@ -57,7 +59,7 @@ export async function insertCreditCommand(
   await recordChange(sql, "credit-command", order.id);
 }
 
-/** What was ordered under an id before, and what became of it. */
+/** An earlier order under an id, and its outcome. */
 export interface KnownOrder extends CreditCommandOutcome {
   readonly organizationId: string;
   readonly kind: string;
@@ -97,7 +99,7 @@ export function findCreditCommand(id: string): Query<KnownOrder | undefined> {
   };
 }
 
-/** Forgets a refused order, so that it can be given again under its id. */
+/** Deletes a rejected order, so that it can be given again under its id. */
 export async function forgetRefusedCommand(sql: Database, id: string): Promise<void> {
   await sql`DELETE FROM credit_commands WHERE id = ${id} AND refused_code IS NOT NULL`;
 }
@@ -110,7 +112,9 @@ interface RefundOrder {
   readonly transactionId: string;
 }
 
-/** A refund has no state of its own: its row is done in the transaction that posts it. */
+/**
+ * Inserts a refund as done: it has no state of its own, because one transaction posts it and inserts its row.
+ */
 export async function insertDoneRefund(
   sql: DatabaseTransaction,
   refund: RefundOrder,
@@ -121,7 +125,7 @@ export async function insertDoneRefund(
       ${refund.description}, clock_timestamp(), ${refund.transactionId})`;
 }
 
-/** Orders that are not carried out yet, oldest first. */
+/** Returns orders that are not carried out yet, oldest first. */
 export function pendingCreditCommands(): Query<CreditOrder[]> {
   return {
     name: "credit-commands-pending",
@@ -150,7 +154,7 @@ export function pendingCreditCommands(): Query<CreditOrder[]> {
   };
 }
 
-/** Undefined where there is no such order, or it was withdrawn. */
+/** Returns undefined if the order does not exist, or was withdrawn. */
 export function creditCommandOutcome(id: string): Query<CreditCommandOutcome | undefined> {
   return {
     name: "credit-command-outcome",
@@ -170,7 +174,7 @@ export function creditCommandOutcome(id: string): Query<CreditCommandOutcome | u
   };
 }
 
-/** Withdraws an order that was not carried out in time. True where it was still there to withdraw. */
+/** Withdraws an order that was not carried out in time. Returns true if it was withdrawn. */
 export async function withdrawCreditCommand(
   sql: Database | DatabaseTransaction,
   id: string,
@@ -200,7 +204,9 @@ export function withdrawOrderEffect(id: string): StatementEffect {
   };
 }
 
-/** Carries the order out and marks it done in one transaction: it happens once. */
+/**
+ * Returns an effect that carries the order out and marks it done in one transaction, so that it happens once.
+ */
 export function creditCommandEffect(command: CreditCommand): StatementEffect {
   return {
     kind: "statement",
@@ -238,14 +244,14 @@ export function refuseCommandEffect({ id }: CreditOrder): StatementEffect {
   };
 }
 
-/** Far more than anyone owes, and sums with it stay within a bigint. */
+/** Far more than any debt. Sums with it stay within a bigint. */
 export const MAX_CREDIT_LIMIT_NANO = 10n ** 18n;
 
 /**
- * Sets how far the balance of an organization may go below zero (null: without limit) and notifies every
- * instance. Returns false, and changes nothing, where the organization is unknown or has already used or
- * held more than the new limit. Holds that are not rows in the database are the caller's responsibility: use
- * a credit order (`giveOrder`), which a running gateway carries out.
+ * Sets how far the balance of an organization may go below zero (null: no limit) and notifies every instance. Returns
+ * false, and changes nothing, if the organization does not exist or has already used or held more than the new limit.
+ * The caller is responsible for holds that are not rows in the database: use a credit order (`giveOrder`), which a
+ * running gateway carries out.
  */
 export async function setCreditLimit(
   sql: DatabaseTransaction,

@@ -46,13 +46,13 @@ export interface ListedTransaction {
   readonly estimated: boolean | null;
   readonly cachedPromptTokens: number | null;
   readonly reasoningTokens: number | null;
-  /** Uses that most calls do not have. */
+  /** Kinds of use that most calls do not have. */
   readonly quantities: Quantities | null;
   readonly latencyMs: number | null;
   readonly status: number | null;
   readonly user: string | null;
   readonly sessionId: string | null;
-  /** Undefined where the page has no room for it. */
+  /** Undefined if the page has no space for it. */
   readonly recorded: RecordedObjects | undefined;
   readonly createdAtMs: number;
 }
@@ -63,12 +63,12 @@ interface RecordedObjects {
 }
 
 /**
- * What the traces and metadata of one page may take together, in bytes of JSON. Each request may record
- * 32 KB, and a page of such requests would hold the event loop.
+ * Largest size of the traces and metadata of one page, in bytes of JSON. Each request may record 32 KB, and a page of
+ * such requests would block the event loop.
  */
 const MAX_RECORDED_BYTES = 1_048_576;
 
-/** Transactions of an organization, newest first, and how many match. */
+/** Lists transactions of an organization, newest first, with the number of matches. */
 export function listTransactions(
   sql: Database,
   listing: TransactionListing,
@@ -80,7 +80,7 @@ export function listTransactions(
     if (type === USAGE) return inOneSnapshot(sql, (snapshot) => listUsage(snapshot, listing));
   }
   return inOneSnapshot(sql, async (snapshot) => {
-    // A plan that is kept for any key and model would not know which of them is rare.
+    // A plan that is kept for any key and model could not know which of them is rare.
     await snapshot`SET LOCAL plan_cache_mode = force_custom_plan`;
     return listMatching(snapshot, listing);
   });
@@ -88,19 +88,25 @@ export function listTransactions(
 
 interface TransactionPage {
   readonly transactions: ListedTransaction[];
-  /** Exact up to MAX_COUNTED, or MAX_COUNTED_OF_BOTH, and for what has a count anyway; above it may be more. */
+  /**
+   * Exact up to MAX_COUNTED, or MAX_COUNTED_OF_BOTH, and if a count is stored. Above that a lower bound.
+   */
   readonly total: number;
   readonly hasMore: boolean;
 }
 
-/** How many matching transactions are counted, so that a page of ten million takes no longer than one of these. */
+/**
+ * Largest number of matches that is counted, so that a page of ten million takes no longer than one of these.
+ */
 const MAX_COUNTED = 10_000;
-/** The same of one key and one model: no index has both, so that twice as many rows are looked at, or more. */
+/**
+ * Largest number of matches for one key and one model: no index has both, so at least twice as many rows are read.
+ */
 const MAX_COUNTED_OF_BOTH = 5_000;
 
 /**
- * They are numbered from 1 without a gap, so that neither how many there are nor a page far behind takes
- * longer where they are millions.
+ * Lists all transactions. They are numbered from 1 without a gap, so neither the count nor a late page takes longer
+ * with millions of them.
  */
 async function listAll(sql: Database, listing: TransactionListing): Promise<TransactionPage> {
   const { organizationId, limit, offset } = listing;
@@ -121,7 +127,7 @@ async function listAll(sql: Database, listing: TransactionListing): Promise<Tran
   };
 }
 
-/** Mostly all there are: what is none is counted instead. */
+/** Lists usage. Most transactions are usage, so it counts the others and subtracts them. */
 async function listUsage(
   snapshot: DatabaseTransaction,
   listing: TransactionListing,
@@ -159,10 +165,12 @@ async function listMatching(
 
 const USAGE = "usage";
 
-/** The numbers of the first so many matching transactions, newest first. */
+/** Returns the numbers of the first matching transactions, newest first. */
 type Sequences = (atMost: number) => ReturnType<typeof ofType>;
 
-/** Times are compared in words that no index is used for: the span of numbers is found by an index in order. */
+/**
+ * Times are compared in a form that no index serves, because an index in order finds the span of numbers.
+ */
 
 function matchingSequences(
   snapshot: DatabaseTransaction,
@@ -182,7 +190,7 @@ function matchingSequences(
     ORDER BY sequence DESC LIMIT ${atMost.toString()}::bigint`;
 }
 
-/** In words that the index of what is no usage (transactions_entries) is found by. */
+/** Written in the form that the index of other types (transactions_entries) needs. */
 function ofType(snapshot: DatabaseTransaction, type: string | undefined) {
   if (type === undefined) return snapshot``;
   return type === USAGE
@@ -190,7 +198,7 @@ function ofType(snapshot: DatabaseTransaction, type: string | undefined) {
     : snapshot`AND type = ${type} AND type <> 'usage'`;
 }
 
-/** One more than the page holds is read: it says whether there are more. */
+/** Reads one more row than the page holds. It shows whether there are more. */
 async function readPage(
   snapshot: DatabaseTransaction,
   { organizationId, limit, offset }: TransactionListing,
@@ -275,7 +283,7 @@ function numberOf(count: bigint | null): number | null {
   return count === null ? null : Number(count);
 }
 
-/** A transaction that is no usage. */
+/** A transaction of another type than usage. */
 export interface PostedEntry {
   readonly id: string;
   readonly type: string;
@@ -285,7 +293,7 @@ export interface PostedEntry {
   readonly createdAtMs: number;
 }
 
-/** A recent transaction of an organization by its id: the newest are looked at first. */
+/** Finds a recent transaction of an organization by its id, among the newest. */
 export async function findCreditEntry(
   sql: Database,
   organizationId: string,

@@ -1,7 +1,9 @@
 import type { Database, Query } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
 
-/** A text that changes with every transaction and every failed request of an organization. */
+/**
+ * Returns a text that changes with every transaction and every failed request of an organization.
+ */
 export function figuresMark(organizationId: string): Query<string> {
   return {
     name: "dashboard-figures-mark",
@@ -22,23 +24,23 @@ export interface Troubles {
   readonly failures: readonly { readonly errorCode: string; readonly count: number }[];
   /** Webhooks whose deliveries fail. */
   readonly webhooks: readonly FailingWebhook[];
-  /** Own provider keys that their providers refuse. */
+  /** BYOK keys that their providers reject. */
   readonly providerKeys: readonly { readonly providerId: string; readonly name: string }[];
 }
 
 interface FailingWebhook {
   readonly id: string;
   readonly url: string;
-  /** At the event that is sent first. */
+  /** Number of attempts for the event that is sent first. */
   readonly attempts: number;
-  /** Null where it was disabled because of its failures. */
+  /** Null if it was disabled because of its failures. */
   readonly nextAttemptAtMs: number | null;
 }
 
 const MAX_FAILURES = 1_000;
 const MAX_TROUBLES = 5;
 
-/** What an organization may have to look at. */
+/** Returns what an organization may have to look at. */
 export async function troublesOf(
   sql: Database,
   organizationId: string,

@@ -3,7 +3,7 @@ import { recordAct } from "./audit-log.ts";
 
 export type SessionKind = "organization" | "operator";
 
-/** Who signed in through the identity provider, and by what. */
+/** The person who signed in through the identity provider, and the rule that allowed it. */
 export interface SessionSubject {
   readonly issuer: string;
   readonly name: string;
@@ -20,14 +20,16 @@ export interface SessionRecord {
   readonly lastUsedAtMs: number;
 }
 
-/** Sessions that a key has at a time: those above end, the oldest first. */
+/** Largest number of sessions of a key. Above it the oldest end. */
 const MAX_SESSIONS_OF_KEY = 50;
 const REMOVED_AT_ONCE = 1_000;
 
-/** Its token and what is derived from it stay out of the audit log. */
+/** Object of the audit entries. The token and values derived from it stay out of the audit log. */
 const SESSION = { type: "session", id: null };
 
-/** Inserts a session, and removes what ended before `endedBeforeMs` or is above what a key may have. */
+/**
+ * Inserts a session, and removes those that ended before `endedBeforeMs` or exceed the number that a key may have.
+ */
 export async function insertSession(
   sql: Database,
   organizationId: string | null,
@@ -42,7 +44,7 @@ export async function insertSession(
         ${session.subject && JSON.stringify(session.subject)}::text::jsonb, ${createdAt},
         ${createdAt})`;
     await recordAct(transaction, { organizationId, action: "session.started", object: SESSION });
-    // Others remove at the same time: what they have locked is left to them.
+    // Other transactions remove sessions at the same time. This one skips the sessions that they have locked.
     await transaction`
       DELETE FROM dashboard_sessions WHERE token_hash IN (
         SELECT token_hash FROM dashboard_sessions WHERE created_at < ${new Date(endedBeforeMs)}
@@ -106,13 +108,13 @@ export interface SignInKey {
   readonly isActive: boolean;
   readonly expiresAtMs: number | null;
   readonly createdAtMs: number;
-  /** Sessions that are open. */
+  /** Number of open sessions. */
   readonly sessions: number;
-  /** Of its sessions that are open. */
+  /** Latest use of its open sessions. */
   readonly lastSeenAtMs: number | null;
 }
 
-/** How sessions end without anyone ending them. */
+/** Times after which sessions end by themselves. */
 export interface SessionBounds {
   readonly createdAfterMs: number;
   readonly usedAfterMs: number;
@@ -120,7 +122,7 @@ export interface SessionBounds {
 
 const MAX_SIGN_IN_KEYS = 200;
 
-/** The newest first. */
+/** Lists keys that can sign in, newest first. */
 export async function listSignInKeys(
   sql: Database,
   organizationId: string,
@@ -164,13 +166,13 @@ export async function listSignInKeys(
   }));
 }
 
-/** The access rules that let people of one organization in, as the setting states them. */
+/** The access rules for people of one organization, as the setting states them. */
 export interface SubjectRules {
   readonly issuer: string;
   readonly rules: readonly string[];
 }
 
-/** Someone who has signed in through the identity provider, with sessions that are open. */
+/** A person who has signed in through the identity provider and has open sessions. */
 export interface SignedInSubject {
   readonly id: string;
   readonly name: string;
@@ -180,7 +182,7 @@ export interface SignedInSubject {
 
 const MAX_SUBJECTS = 200;
 
-/** Those seen last come first. */
+/** Lists signed-in people. Those seen last come first. */
 export async function listSignedInSubjects(
   sql: Database,
   { issuer, rules }: SubjectRules,
@@ -203,16 +205,18 @@ export async function listSignedInSubjects(
 
 interface Ending extends SubjectRules {
   readonly organizationId: string;
-  /** Of the management key, or of who has signed in through the identity provider. */
+  /** Id of the management key, or of the person who signed in through the identity provider. */
   readonly holderId: string;
-  /** The session that asks, which stays. */
+  /** The requesting session, which stays. */
   readonly currentHash: string;
 }
 
-/** How many sessions it has ended; undefined where the organization has no such key or person. */
+/**
+ * Returns the number of ended sessions, or undefined if the organization has no such key or person.
+ */
 export async function deleteSessionsOf(
   sql: Database,
-  { organizationId, holderId, currentHash: keptHash, ...rules }: Ending,
+  { organizationId, holderId, currentHash, ...rules }: Ending,
 ): Promise<number | undefined> {
   return sql.begin(async (transaction) => {
     const [key] = await transaction`
@@ -221,7 +225,7 @@ export async function deleteSessionsOf(
     const theirs = transaction`kind = 'organization' AND key_id = ${holderId}
       AND ${key === undefined ? ofRules(sql, rules) : transaction`subject IS NULL`}`;
     const deleted = await transaction`
-      DELETE FROM dashboard_sessions WHERE ${theirs} AND token_hash <> ${keptHash}`;
+      DELETE FROM dashboard_sessions WHERE ${theirs} AND token_hash <> ${currentHash}`;
     if (deleted.count > 0) {
       const after = { holder: holderId, sessions: deleted.count };
       await recordAct(transaction, {
@@ -239,7 +243,7 @@ function ofRules(sql: Database, { issuer, rules }: SubjectRules): SqlFragment {
     AND subject->>'rule' = ANY(${sql.array([...rules])}::text[])`;
 }
 
-/** Those that are there no more, of the sessions asked for. */
+/** Returns those of the sessions that no longer exist. */
 export function missingSessions(tokenHashes: readonly string[]): Query<ReadonlySet<string>> {
   return {
     name: "dashboard-sessions-missing",

@@ -2,7 +2,7 @@ import type { Database, DatabaseTransaction } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
 import { GATEWAY_LOCK } from "./instances.ts";
 
-/** Milliseconds since the Unix epoch, by the database's clock. */
+/** Returns milliseconds since the Unix epoch, by the database's clock. */
 export async function readDatabaseTime(sql: Database): Promise<number> {
   const [row] = await sql<{ now_ms: number }[]>`
     SELECT (extract(epoch FROM clock_timestamp()) * 1000)::float8 AS now_ms`;
@@ -11,7 +11,7 @@ export async function readDatabaseTime(sql: Database): Promise<number> {
 
 interface ServerVersion {
   readonly major: number;
-  /** As the server tells it, such as "18.4" or "15.19 (Debian 15.19-0+deb12u1)". */
+  /** The server's own text, such as "18.4" or "15.19 (Debian 15.19-0+deb12u1)". */
   readonly text: string;
 }
 
@@ -24,12 +24,12 @@ export async function readServerVersion(
   return { major: Math.floor(row!.number / 10_000), text: row!.text };
 }
 
-/** Any number that no other user of the database takes for an advisory lock. */
+/** Key of the advisory lock. No other user of the database has it. */
 const GUEST_LOCK = 7_203_114_509;
 
 /**
- * Marks this connection as one that uses a server which another command may own. False once the owner
- * has begun to end the server: no work may begin on it any more.
+ * Marks this connection as one that uses a server which another command may own. Returns false if the owner has begun
+ * to stop the server: then no work may begin on it.
  */
 export async function joinAsGuest(sql: Database): Promise<boolean> {
   const [row] = await sql<{ joined: boolean }[]>`
@@ -37,9 +37,11 @@ export async function joinAsGuest(sql: Database): Promise<boolean> {
   return row!.joined;
 }
 
-/** Whether no other connection is left; from the first call that finds no guest none can join any more. */
+/**
+ * Returns true if no other connection is left. After the first call that finds no guest, none can join.
+ */
 export async function isLeftAlone(sql: Database): Promise<boolean> {
-  // The lock is taken again by each call, which does no harm: it ends with the connection.
+  // Each call takes the lock again, which does no harm: it ends with the connection.
   const [lock] = await sql<{ closed: boolean }[]>`
     SELECT pg_try_advisory_lock(${GUEST_LOCK}) AS closed`;
   if (!lock!.closed) return false;
@@ -49,13 +51,15 @@ export async function isLeftAlone(sql: Database): Promise<boolean> {
   return Number(row!.others) === 0;
 }
 
-/** A gateway notes that it lives several times a second; silent for longer, it is not running. */
+/**
+ * A gateway sends a heartbeat several times a second. Without one for longer, it is not running.
+ */
 const SILENCE_SECONDS = 3;
 
 /**
- * True where no gateway runs on the database, and none can start before this transaction ends. The lock
- * alone does not tell: a gateway whose server was restarted lives on without it. One that is silent is
- * declared dead: were it only out of reach, it would come back with holds on what is posted here.
+ * Returns true if no gateway runs on the database, and none can start before this transaction ends. The lock alone does
+ * not prove it: a gateway whose server was restarted continues without it. A silent gateway is declared dead: if it was
+ * only unreachable, it would return with holds on the amounts that are posted here.
  */
 export async function claimRest(sql: DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_locked: boolean }[]>`
@@ -63,11 +67,11 @@ export async function claimRest(sql: DatabaseTransaction): Promise<boolean> {
   if (!row!.is_locked || (await hearsGateway(sql))) return false;
   await sql`UPDATE instances SET alive = false WHERE id IN (
     SELECT id FROM instances WHERE alive AND NOT ${isHeard(sql)} ORDER BY id FOR UPDATE)`;
-  // An instance whose heartbeat came while its row was locked stays alive.
+  // An instance whose heartbeat arrived while its row was locked stays alive.
   return !(await hearsGateway(sql));
 }
 
-/** True if a gateway runs on the database, judged by heartbeats of the last seconds. */
+/** Returns true if a gateway runs on the database, judged by heartbeats of the last seconds. */
 async function hearsGateway(sql: Database | DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_heard: boolean }[]>`SELECT EXISTS (
     SELECT 1 FROM instances WHERE alive AND ${isHeard(sql)}
@@ -75,7 +79,9 @@ async function hearsGateway(sql: Database | DatabaseTransaction): Promise<boolea
   return row!.is_heard;
 }
 
-/** When the gateways that are not declared dead last said that they live; undefined where there is none. */
+/**
+ * Returns the last heartbeat of the gateways that are not declared dead, or undefined if there are none.
+ */
 export async function lastHeartbeat(
   sql: Database,
 ): Promise<{ readonly at: string; readonly secondsAgo: number } | undefined> {
@@ -88,22 +94,25 @@ export async function lastHeartbeat(
     : { at: row.at, secondsAgo: row.seconds_ago ?? 0 };
 }
 
-/** No heartbeat can come before the server is up: a gateway that waits for it may send one a moment later. */
+/**
+ * No heartbeat can arrive before the server is up: a gateway that waits for it may send one a moment later.
+ */
 export function isHeard(sql: Database | DatabaseTransaction) {
   return sql`greatest(heartbeat_at, pg_postmaster_start_time())
     > clock_timestamp() - make_interval(secs => ${SILENCE_SECONDS})`;
 }
 
 export interface BalanceAtRest {
-  /** Balance minus holds; below zero where credit is used. */
+  /** Balance minus holds. Below zero if credit is used. */
   readonly unheldNano: bigint;
-  /** Null is without limit. */
+  /** Nano-USD. Null: no limit. */
   readonly creditLimitNano: bigint | null;
 }
 
 /**
- * What of a balance is not held while no gateway runs: all but what a dead one's unfinished streams hold,
- * and jobs that go on with the next one. Locks the balance. Undefined for an unknown organization.
+ * Returns the part of a balance that is not held while no gateway runs: all but the holds of a dead gateway's
+ * unfinished streams, and of jobs that continue with the next one. Locks the balance. Returns undefined for an unknown
+ * organization.
  */
 export async function balanceAtRest(
   sql: DatabaseTransaction,

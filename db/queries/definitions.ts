@@ -3,7 +3,7 @@ import { recordChange } from "./changes.ts";
 
 export type DefinitionKind = "preset" | "guardrail";
 
-/** What an organization has defined for its requests to name. */
+/** A preset or guardrail that an organization has defined. */
 export interface DefinitionRecord {
   readonly id: string;
   readonly kind: DefinitionKind;
@@ -33,10 +33,10 @@ function recordOf(row: DefinitionRow): DefinitionRecord {
   };
 }
 
-/** Of one organization and kind, exact over all instances. */
+/** Limits of one organization and kind, exact across instances. */
 export interface DefinitionLimits {
   readonly maxCount: number;
-  /** Of the JSON of all bodies together. */
+  /** Size of the JSON of all bodies together. */
   readonly maxBytes: number;
 }
 
@@ -46,7 +46,9 @@ export interface DefinitionPlace {
   readonly id: string;
 }
 
-/** Throws what `refuse` makes of it where a limit is passed; fails with 23505 where the name is taken. */
+/**
+ * Inserts a definition. Throws the error of `refuse` if a limit is exceeded. Fails with 23505 if the name is taken.
+ */
 export function insertDefinition(
   sql: Database,
   place: DefinitionPlace,
@@ -69,7 +71,7 @@ export function insertDefinition(
   });
 }
 
-/** The newest first. */
+/** Lists definitions, newest first. */
 export async function listDefinitions(
   sql: Database,
   organizationId: string,
@@ -93,11 +95,15 @@ export async function findDefinition(
 
 export interface OrganizationDefinitions {
   readonly definitions: readonly DefinitionRecord[];
-  /** Ids of guardrails that hold for every call: by the key, and under "" of the whole organization. */
+  /**
+   * Ids of guardrails that apply to every call: by key, and under "" for the whole organization.
+   */
   readonly defaults: ReadonlyMap<string, string>;
 }
 
-/** Everything that an organization's requests can name, and what holds for them without. */
+/**
+ * Returns all definitions that an organization's requests can name, and those that apply to every call.
+ */
 export function definitionsOf(organizationId: string): Query<OrganizationDefinitions> {
   return {
     name: "definitions-of-organization",
@@ -105,7 +111,8 @@ export function definitionsOf(organizationId: string): Query<OrganizationDefinit
     async run(sql) {
       const rows = await sql<DefinitionRow[]>`
         SELECT * FROM definitions WHERE organization_id = ${organizationId} ORDER BY id`;
-      // Read after these, so that each of them names one that was read, or the change feed reports a newer one.
+      // Read after the definitions, so that each default names one that was read, or the change feed reports a newer
+      // one.
       const defaults = await sql<{ key_id: string; guardrail_id: string }[]>`
         SELECT key_id, guardrail_id FROM guardrail_defaults
         WHERE organization_id = ${organizationId}`;
@@ -118,8 +125,8 @@ export function definitionsOf(organizationId: string): Query<OrganizationDefinit
 }
 
 /**
- * Of a key, or of the whole organization where it is "". Null takes it away. False where there is no such guardrail, or
- * no such key.
+ * Sets the default guardrail of a key, or of the whole organization if the key is "". Null removes it. Returns false if
+ * the guardrail or the key does not exist.
  */
 export async function setGuardrailDefault(
   sql: DatabaseTransaction,
@@ -143,8 +150,8 @@ export async function setGuardrailDefault(
 }
 
 /**
- * Undefined where there is none. `changed` gets the definition as it stands, and whether the operator has made it hold
- * for the organization or a key; its errors end the change. Fails with 23505 where the name is taken.
+ * Returns undefined if the definition does not exist. `changed` gets the current definition, and whether the operator
+ * has set it as a default; its errors abort the change. Fails with 23505 if the name is taken.
  */
 export function changeDefinition(
   sql: Database,
@@ -177,7 +184,9 @@ export function changeDefinition(
   });
 }
 
-/** False where there is none. Fails with 23503 where it holds for an organization or a key. */
+/**
+ * Returns false if the definition does not exist. Fails with 23503 if it is a default of an organization or a key.
+ */
 export function deleteDefinition(
   sql: Database,
   { organizationId, kind, id }: DefinitionPlace,

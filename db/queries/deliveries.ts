@@ -26,13 +26,13 @@ interface DeliveryRow {
   readonly created_at: Date;
 }
 
-/** Deliveries of a webhook, newest first, one more than `limit` where there are more. */
+/** Lists deliveries of a webhook, newest first. Returns one more than `limit` if there are more. */
 export async function listDeliveries(
   sql: Database,
   page: {
     readonly webhookId: string;
     readonly status: DeliveryStatus | undefined;
-    /** The last one of the page before. */
+    /** The last delivery of the previous page. */
     readonly after: bigint | undefined;
     readonly limit: number;
   },
@@ -46,7 +46,7 @@ export async function listDeliveries(
   return rows.map(listedDelivery);
 }
 
-/** The pending delivery that is sent next: every other one of its webhook waits behind it. */
+/** Finds the pending delivery that is sent next. All others of its webhook wait for it. */
 export async function findFirstPending(
   sql: Database,
   webhookId: string,
@@ -57,7 +57,9 @@ export async function findFirstPending(
   return row && listedDelivery(row);
 }
 
-/** In words that the indexes of those that are rare (deliveries_given_up, deliveries_pending) are found by. */
+/**
+ * Written in the form that the indexes of rare states (deliveries_given_up, deliveries_pending) need.
+ */
 function ofStatus(sql: Database, status: DeliveryStatus) {
   if (status === "pending") return sql`AND status = 'pending'`;
   if (status === "delivered") return sql`AND status = 'delivered'`;
@@ -92,7 +94,7 @@ export interface EventToSend {
   readonly createdAtMs: number;
 }
 
-/** The event of a delivery, while it is kept. */
+/** Finds the event of a delivery, while it is stored. */
 export async function findOutboxEvent(
   sql: Database,
   outboxId: bigint,
@@ -110,21 +112,20 @@ export async function findOutboxEvent(
   );
 }
 
-/** Attempts that are kept of one delivery, however often it is delivered again. */
-const MAX_KEPT_ATTEMPTS = 50;
+/** Largest number of stored attempts of one delivery, however often it is delivered again. */
+const MAX_STORED_ATTEMPTS = 50;
 
 interface RedeliveredDelivery {
   readonly webhookId: string;
   readonly outboxId: bigint;
   readonly organizationId: string;
-  /** As the organization names it. */
+  /** The organization's id of the delivery. */
   readonly deliveryId: string;
 }
 
 /**
- * Notes an attempt outside the order. A success ends the delivery, also one that was given up, and what
- * stood behind one that was to be sent again goes out now; a failure changes nothing but the list. Returns
- * undefined where the delivery is gone.
+ * Records an attempt outside the order. A success ends the delivery, even a failed one, and deliveries that waited for
+ * its retry are sent now. A failure only changes the list. Returns undefined if the delivery no longer exists.
  */
 export function noteRedelivery(
   sql: Database,
@@ -139,7 +140,7 @@ export function noteRedelivery(
     if (before === undefined) return undefined;
     const [row] = await transaction<Parameters<typeof listedDelivery>>`
       UPDATE deliveries SET
-        attempts = CASE WHEN jsonb_array_length(attempts) >= ${MAX_KEPT_ATTEMPTS}
+        attempts = CASE WHEN jsonb_array_length(attempts) >= ${MAX_STORED_ATTEMPTS}
           THEN attempts - 0 ELSE attempts END || ${JSON.stringify(attempt)}::text::jsonb,
         status = CASE WHEN ${isDelivered} THEN 'delivered' ELSE status END,
         finished_at = CASE WHEN ${isDelivered} THEN coalesce(finished_at, clock_timestamp()) ELSE finished_at END
@@ -160,22 +161,22 @@ export function noteRedelivery(
   });
 }
 
-/** What the owner of a webhook writes. Changes of many webhooks are written together. */
+/** A change that the owner of a webhook writes. Changes of many webhooks are written together. */
 export type DeliveryChange =
   | {
       readonly kind: "attempt";
       readonly lease: Lease;
-      /** Commits are shared out by it. */
+      /** Commits are shared between organizations. */
       readonly organizationId: string;
       readonly outboxId: bigint;
-      /** Attempts before this one. */
+      /** Number of attempts before this one. */
       readonly attemptCount: number;
       readonly status: DeliveryStatus;
       readonly attempt: AttemptRecord;
       readonly delayMs: number | null;
       readonly disablesVersion: bigint | undefined;
     }
-  /** The time is written at which it has something to do again. */
+  /** Writes the time at which the webhook has work again. */
   | { readonly kind: "rest"; readonly lease: Lease; readonly organizationId: string };
 
 /** Written only by the batching writer of deliveries. */
@@ -202,8 +203,8 @@ export function deliveryChange(effect: Effect): DeliveryChange {
 }
 
 /**
- * Writes the changes in one statement (function commit_deliveries). May be run again on them. Returns the
- * webhooks whose lease has passed on: nothing of theirs was written.
+ * Writes the changes in one statement (function commit_deliveries). Repeating it does no harm. Returns the webhooks
+ * whose lease has another owner: nothing of theirs was written.
  */
 export async function commitDeliveries(
   sql: Database,
@@ -254,14 +255,16 @@ function attemptRow(change: DeliveryChange & { kind: "attempt" }): Record<string
 }
 
 /*
- * What is not kept any more (contract 8 and 9) is removed in parts. Those that go through a table do so in
- * the order of its ids: each looks at a bounded number of rows behind the last one that was looked at.
+ * Expired rows (contract 8 and 9) are removed in parts. Functions that go through a table do so in the order of its
+ * ids: each reads a bounded number of rows after the last one that was read.
  */
 
-/** Where the next part begins; undefined where the end was reached. */
+/** Start of the next part. Undefined at the end of the table. */
 export type CleaningCursor<Id> = Id | undefined;
 
-/** Drops pending deliveries that waited three days behind a disabled webhook. How many of which webhook. */
+/**
+ * Drops pending deliveries that have waited three days for a disabled webhook. Returns their number by webhook.
+ */
 export async function dropExpiredDeliveries(
   sql: Database,
   limit: number,
@@ -281,7 +284,7 @@ export async function dropExpiredDeliveries(
   return new Map(rows.map((row) => [row.webhook_id, row.count]));
 }
 
-/** Removes deliveries that are older than 30 days. How many. */
+/** Removes deliveries that are older than 30 days. Returns their number. */
 export async function removeOldDeliveries(sql: Database, limit: number): Promise<number> {
   const removed = await sql`
     DELETE FROM deliveries WHERE (webhook_id, outbox_id) IN (
@@ -291,8 +294,7 @@ export async function removeOldDeliveries(sql: Database, limit: number): Promise
 }
 
 /**
- * Removes what deleted webhooks have left: their deliveries, then their leases, which show that there is
- * something left.
+ * Removes the rows of deleted webhooks: their deliveries, then their leases, which show that rows are left.
  */
 export async function removeOrphanedDeliveries(
   sql: Database,
@@ -317,12 +319,14 @@ export async function removeOrphanedDeliveries(
     SELECT (SELECT max(id) FROM looked_at) AS last, (SELECT count(*)::int FROM looked_at) AS looked_at,
       (SELECT count(*)::int FROM removed) AS removed`;
   const { last, looked_at: lookedAt, removed } = row!;
-  // A webhook with more of them is looked at again.
+  // A webhook with more deliveries is checked again.
   if (removed >= limit) return after;
   return lookedAt < limit ? undefined : (last ?? undefined);
 }
 
-/** Removes events seven days after the last of their deliveries has ended, and never before they are numbered. */
+/**
+ * Removes events seven days after the last of their deliveries has ended, and never before they are numbered.
+ */
 export async function removeOldEvents(
   sql: Database,
   after: bigint,
@@ -348,7 +352,7 @@ export async function removeOldEvents(
   return lookedAt < limit || areOld !== true ? undefined : (last ?? undefined);
 }
 
-/** Makes due what no sweep would find, should it ever come to that. */
+/** Sets due times that are missing, so that sweeps find all work. */
 export async function repairDueTimes(
   sql: Database,
   after: string,

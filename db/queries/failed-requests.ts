@@ -13,17 +13,19 @@ export interface FailedRequest {
   readonly sessionId: string | null;
   readonly tags?: readonly string[] | undefined;
   readonly latencyMs: number;
-  /** From the request to its first call of a provider; undefined where there was none. */
+  /** Milliseconds from the request to its first call of a provider. Undefined if there was none. */
   readonly queueMs?: number | undefined;
   readonly routing?: RecordedRouting | undefined;
-  /** Milliseconds since it ended: the database dates it by its own clock, as it does charges. */
+  /**
+   * Milliseconds since it ended. The database computes the time by its own clock, as for charges.
+   */
   readonly ageMs: number;
 }
 
-/** Transactions that are looked at for the one that a failure follows. */
+/** Largest number of transactions that are read to find the one that a failure follows. */
 const MAX_LATER_CHARGES = 1_000;
 
-/** Those that are there already are passed over. */
+/** Skips rows that exist already. */
 export async function insertFailedRequests(
   sql: Database,
   requests: readonly FailedRequest[],
@@ -71,7 +73,7 @@ export async function insertFailedRequests(
 
 const REMOVAL_BATCH = 10_000;
 
-/** Removes a bounded number of those that are 30 days old. True where there may be more. */
+/** Removes a bounded number of rows that are 30 days old. Returns true if there may be more. */
 export async function removeOldFailedRequests(sql: Database): Promise<boolean> {
   const removed = await sql`DELETE FROM failed_requests WHERE id IN (
     SELECT id FROM failed_requests WHERE created_at < clock_timestamp() - interval '30 days'

@@ -2,14 +2,14 @@ import { createInterface } from "node:readline";
 import type { Database, DatabaseTransaction } from "../client.ts";
 
 const FILE_REMOVAL_LOCK = 7_203_114_511;
-const CLAIM_PATIENCE = "2s";
+const CLAIM_TIMEOUT = "2s";
 
 /**
- * Keeps stored bytes from being removed until this session ends. False where another session does so already.
- * What was deleted before a snapshot that is taken now may be removed meanwhile, and is not in it.
+ * Keeps stored bytes from being removed until this session ends. Returns false if another session does so already.
+ * Bytes of files that were deleted before a new snapshot may be removed in the meantime; they are not in the snapshot.
  */
 export async function holdFileRemovals(sql: Database): Promise<boolean> {
-  await sql`SELECT set_config('lock_timeout', ${CLAIM_PATIENCE}, false)`;
+  await sql`SELECT set_config('lock_timeout', ${CLAIM_TIMEOUT}, false)`;
   try {
     await sql`SELECT pg_advisory_lock(${FILE_REMOVAL_LOCK})`;
   } catch (error) {
@@ -20,7 +20,7 @@ export async function holdFileRemovals(sql: Database): Promise<boolean> {
   return true;
 }
 
-/** Whether this session still does: its connection may have been lost, and made again. */
+/** Returns true if this session still does: its connection may have been lost and opened again. */
 export async function holdsFileRemovals(sql: Database): Promise<boolean> {
   const [row] = await sql<{ is_held: boolean }[]>`
     SELECT EXISTS (
@@ -30,14 +30,16 @@ export async function holdsFileRemovals(sql: Database): Promise<boolean> {
   return row!.is_held;
 }
 
-/** False while a backup copies files; where it is true, none begins before this transaction ends. */
+/**
+ * Returns false while a backup copies files. If it returns true, none begins before this transaction ends.
+ */
 export async function mayRemoveFiles(sql: DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ may: boolean }[]>`
     SELECT pg_try_advisory_xact_lock_shared(${FILE_REMOVAL_LOCK}) AS may`;
   return row!.may;
 }
 
-/** Keys of the bytes that rows refer to. */
+/** Returns the keys of the bytes that rows refer to. */
 export async function* readStorageKeys(transaction: DatabaseTransaction): AsyncGenerator<string> {
   const lines = await transaction`COPY (
     SELECT storage_key FROM files WHERE storage_key IS NOT NULL
@@ -45,7 +47,7 @@ export async function* readStorageKeys(transaction: DatabaseTransaction): AsyncG
   yield* createInterface({ input: lines, crlfDelay: Number.POSITIVE_INFINITY });
 }
 
-/** Where the bytes of a restored database lie: in this folder, or in no folder that is known. */
+/** Records the folder of a restored database's files, or that it is not known. */
 export async function replaceFileFolder(
   sql: DatabaseTransaction,
   id: string | undefined,

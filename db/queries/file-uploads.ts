@@ -4,17 +4,19 @@ import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 import { queueRemovals, releaseReservations } from "./files.ts";
 
 /*
- * Every transaction locks an upload's row before its organization's usage, and usages in the order of
- * their ids, so that none waits for another in a circle.
+ * Every transaction locks an upload's row before its organization's usage, and usages in the order of their ids, so
+ * that transactions cannot deadlock.
  */
 
 export interface QuotaTerms {
   readonly plan: string;
-  /** Null: the plan's. */
+  /** Null: the plan's quota. */
   readonly fileQuotaBytes: number | null;
 }
 
-/** Notes an upload before its first byte is stored. Resolves with what decides the organization's quota. */
+/**
+ * Records an upload before its first byte is stored. Resolves with the terms that decide the organization's quota.
+ */
 export async function beginFileUpload(
   sql: Database,
   instance: InstanceIdentity,
@@ -33,13 +35,12 @@ export async function beginFileUpload(
   return { plan, fileQuotaBytes: quota === null ? null : Number(quota) };
 }
 
-/** `lost`: the upload was taken for dead and its row is gone. */
+/** `lost`: the upload counted as dead, and its row was deleted. */
 export type ReserveOutcome = "reserved" | "full" | "lost";
 
 /**
- * Raises what an upload sets aside of the quota, to `bytes`, where it still fits. One that does not fit
- * gives back in the same breath what it had: another one that fails only because of it would otherwise
- * fail too.
+ * Raises the bytes that an upload reserves of the quota to `bytes`, if they fit. An upload that does not fit releases
+ * its earlier reservation in the same transaction. Otherwise another upload could fail only because of it.
  */
 export function reserveForUpload(
   sql: Database,
@@ -75,9 +76,8 @@ async function lockUpload(
 }
 
 /**
- * Before anything is decided by it. An UPDATE passes over a row that does not fit by what was committed
- * when it began, without waiting for a transaction that is about to make room: two uploads could then refuse each
- * other.
+ * Locks the usage before anything is decided by it. An UPDATE skips a row that did not fit when it began, without
+ * waiting for a transaction that is about to free space: two uploads could then reject each other.
  */
 async function lockUsage(sql: DatabaseTransaction, organizationId: string): Promise<void> {
   await sql`SELECT 1 FROM file_usage WHERE organization_id = ${organizationId} FOR UPDATE`;
@@ -106,24 +106,24 @@ export interface NewFile {
   readonly purpose: FilePurpose;
   readonly contentType: string;
   readonly createdAtMs: number;
-  /** Null: kept until it is deleted. */
+  /** Seconds. Null: stored until it is deleted. */
   readonly lifetimeSeconds: number | null;
 }
 
 export interface UploadFinish {
   readonly quotaBytes: number;
-  /** The file exists already and waits for its content. */
+  /** True if the file exists already and waits for its content. */
   readonly isAnnounced: boolean;
   /**
-   * Called where no other file of the organization can become visible before this one: so those that are
-   * named here become visible in the order of their ids, and a reader that follows the list misses none.
+   * Called when no other file of the organization can become visible before this one. So named files become visible in
+   * the order of their ids, and a reader that follows the list misses none.
    */
   nameFile(): NewFile;
 }
 
 /**
- * Makes a file of an upload whose bytes are whole: what was set aside becomes used, exactly. Unless it is
- * `stored` the upload is to be abandoned.
+ * Turns a complete upload into a file: the exact size becomes used space. The caller must abandon the upload unless the
+ * outcome is `stored`.
  */
 export async function finishFileUpload(
   sql: Database,
@@ -133,7 +133,7 @@ export async function finishFileUpload(
   return sql.begin(async (transaction) => {
     const upload = await lockUpload(transaction, content.storageKey);
     if (upload === undefined) return "lost";
-    // A file that exists is locked before the usage, as a deletion does.
+    // Locks an existing file before the usage, as a deletion does.
     if (finish.isAnnounced) await lockFile(transaction, finish.nameFile().id);
     await lockUsage(transaction, upload.organization_id);
     const file = finish.nameFile();
@@ -166,7 +166,7 @@ async function insertFile(
       ${createdAt}, ${createdAt}::timestamptz + make_interval(secs => ${file.lifetimeSeconds}::float))`;
 }
 
-/** Throws, and so undoes all of it, where the file does not wait for content any more. */
+/** Throws, and so rolls back the transaction, if the file no longer waits for content. */
 async function fillFile(
   sql: DatabaseTransaction,
   fileId: string,
@@ -187,8 +187,8 @@ export class NotWaitingError extends Error {
 }
 
 /**
- * Gives an upload up: its reservation is free at once, its bytes are to be removed. False where it had
- * ended already, as a file or by another caller; then its bytes are not the caller's to remove.
+ * Abandons an upload: its reservation is released immediately, and its bytes are queued for removal. Returns false if
+ * it had ended already, as a file or by another caller. Then the caller must not remove its bytes.
  */
 export function abandonFileUpload(sql: Database, storageKey: string): Promise<boolean> {
   return sql.begin(async (transaction) => {
@@ -201,7 +201,7 @@ export function abandonFileUpload(sql: Database, storageKey: string): Promise<bo
   });
 }
 
-/** Says that these uploads are alive. */
+/** Records that these uploads are alive. */
 export async function renewFileUploads(
   sql: Database,
   storageKeys: readonly string[],
@@ -211,8 +211,8 @@ export async function renewFileUploads(
 }
 
 /**
- * Gives up what dead processes were uploading: their instance is not alive, or they have not said for a
- * while that they are. Returns how many there were, at most `limit`.
+ * Abandons the uploads of dead processes: their instance is not alive, or they were not renewed for a while. Returns
+ * their number, at most `limit`.
  */
 export function abandonDeadUploads(
   sql: Database,

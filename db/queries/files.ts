@@ -36,7 +36,9 @@ function fileRecord(row: FileRow): FileRecord {
   };
 }
 
-/** A file of an organization. What has expired is gone, removed already or not. */
+/**
+ * Finds a file of an organization. An expired file is not found, whether it is removed already or not.
+ */
 export async function findFile(
   sql: Database,
   organizationId: string,
@@ -48,7 +50,7 @@ export async function findFile(
   return row && fileRecord(row);
 }
 
-/** A file whose id a signature vouches for: its holder needs no organization. */
+/** Finds a file whose id a signature confirms: its holder needs no organization. */
 export async function findFileById(sql: Database, fileId: string): Promise<FileRecord | undefined> {
   const [row] = await sql<FileRow[]>`
     SELECT * FROM files WHERE id = ${fileId}
@@ -61,12 +63,14 @@ export interface FileListing {
   /** Undefined: all. */
   readonly purpose: string | undefined;
   readonly order: "asc" | "desc";
-  /** The page begins behind this id, whether there still is a file of that id or not. */
+  /** The page begins after this id, whether a file of that id still exists or not. */
   readonly after: string | undefined;
   readonly limit: number;
 }
 
-/** A page of an organization's files in the order of their creation, which is that of their ids. */
+/**
+ * Lists a page of an organization's files in the order of their creation, which is that of their ids.
+ */
 export async function listFiles(
   sql: Database,
   listing: FileListing,
@@ -87,7 +91,7 @@ export async function listFiles(
   return { files: rows.slice(0, limit).map(fileRecord), hasMore: rows.length > limit };
 }
 
-/** A file that has an id and no content yet. Does nothing where it was announced before. */
+/** Inserts a file that has an id and no content yet. Does nothing if it was announced before. */
 export async function announceFile(
   sql: Database | DatabaseTransaction,
   file: NewFile,
@@ -99,7 +103,7 @@ export async function announceFile(
     ON CONFLICT (id) DO NOTHING`;
 }
 
-/** Changes a file's status where it is still the one that was decided upon. */
+/** Changes a file's status if it is still the status of the decision. */
 export async function updateFileStatus(
   sql: Database,
   change: {
@@ -117,13 +121,15 @@ export async function updateFileStatus(
   return updated.count > 0;
 }
 
-/** The id of the folder in which the files of this database lie; undefined before the first one. */
+/** Returns the id of the folder with the files of this database. Undefined before the first one. */
 export async function readFileFolderId(sql: Database): Promise<string | undefined> {
   const [row] = await sql<{ id: string }[]>`SELECT id FROM file_stores WHERE kind = 'folder'`;
   return row?.id;
 }
 
-/** Makes this the folder of the database's files where it has none yet. Resolves with the one that it has. */
+/**
+ * Makes this the folder of the database's files if it has none yet. Resolves with the folder that it has.
+ */
 export async function claimFileFolder(sql: Database, id: string): Promise<string> {
   await sql`INSERT INTO file_stores (kind, id) VALUES ('folder', ${id}) ON CONFLICT DO NOTHING`;
   return (await readFileFolderId(sql))!;
@@ -136,7 +142,9 @@ interface DeletedRow {
   readonly storage_key: string | null;
 }
 
-/** Deletes a file of an organization; its quota is free at once. False where there is none. */
+/**
+ * Deletes a file of an organization and frees its quota immediately. Returns false if the file does not exist.
+ */
 export function deleteFile(
   sql: Database,
   organizationId: string,
@@ -152,10 +160,12 @@ export function deleteFile(
   });
 }
 
-/** Only one instance does this at a time; a number that no other user of the database takes. */
+/**
+ * Key of the advisory lock with which only one instance does this at a time. No other user of the database has it.
+ */
 const EXPIRY_LOCK = 7_203_114_503;
 
-/** Deletes files whose time is up. Returns how many, at most `limit`. */
+/** Deletes expired files. Returns their number, at most `limit`. */
 export function deleteExpiredFiles(sql: Database, limit: number): Promise<number> {
   return sql.begin(async (transaction) => {
     const [lock] = await transaction<{ taken: boolean }[]>`
@@ -184,7 +194,7 @@ async function giveBack(sql: DatabaseTransaction, files: readonly DeletedRow[]):
 export interface FileUse {
   readonly fileId: string;
   readonly organizationId: string;
-  /** Who uses it, such as the id of a job. */
+  /** The user of the file, such as the id of a job. */
   readonly holder: string;
 }
 
@@ -193,14 +203,16 @@ interface UsedBytes {
   readonly bytes: number;
 }
 
-/** Keeps a file's bytes until the use ends; false where the file is gone, or has none that are ready. */
+/**
+ * Keeps a file's bytes until the use ends. Returns false if the file does not exist, or has no bytes that are ready.
+ */
 export async function beginFileUse(sql: Database, use: FileUse): Promise<boolean> {
   return sql.begin((transaction) => insertFileUse(transaction, use));
 }
 
-/** The same within a transaction, such as that of the job that uses it. */
+/** Inserts a use within a transaction, such as that of the job that uses the file. */
 export async function insertFileUse(sql: DatabaseTransaction, use: FileUse): Promise<boolean> {
-  // A deletion that runs waits, or has happened: no use is left without its bytes.
+  // A concurrent deletion waits for the lock, or has happened before. So no use is left without its bytes.
   const [file] = await sql<{ storage_key: string; bytes: bigint }[]>`
     SELECT storage_key, bytes FROM files
     WHERE id = ${use.fileId} AND organization_id = ${use.organizationId}
@@ -222,12 +234,12 @@ export async function findFileUse(sql: Database, use: FileUse): Promise<UsedByte
   return row && { storageKey: row.storage_key, bytes: Number(row.bytes) };
 }
 
-/** Ends all uses of a holder; what was deleted meanwhile is then removed. */
+/** Ends all uses of a holder. Bytes of files that were deleted in the meantime are then removed. */
 export async function endFileUses(sql: Database, holder: string): Promise<void> {
   await sql`DELETE FROM file_uses WHERE holder = ${holder}`;
 }
 
-/** Of an organization, running uploads left aside. */
+/** Returns the stored bytes of an organization, without running uploads. */
 export async function storedFileBytes(sql: Database, organizationId: string): Promise<number> {
   const [row] = await sql<{ used_bytes: bigint }[]>`
     SELECT used_bytes FROM file_usage WHERE organization_id = ${organizationId}`;
@@ -239,7 +251,7 @@ interface Freed {
   readonly bytes: bigint;
 }
 
-/** Sums by organization, in the order in which usages are locked. */
+/** Returns sums by organization, in the order in which usages are locked. */
 function sumsByOrganization(freed: readonly Freed[]): [organizationId: string, bytes: bigint][] {
   const sums = new Map<string, bigint>();
   for (const { organization_id: id, bytes } of freed) sums.set(id, (sums.get(id) ?? 0n) + bytes);
@@ -264,7 +276,7 @@ async function releaseUsed(sql: DatabaseTransaction, files: readonly Freed[]): P
   }
 }
 
-/** Bytes without an owner, to be removed when no reader uses them. */
+/** Queues bytes without an owner, to be removed when no reader uses them. */
 export async function queueRemovals(
   sql: DatabaseTransaction,
   storageKeys: readonly string[],
@@ -275,17 +287,17 @@ export async function queueRemovals(
 }
 
 const CLAIM_SECONDS = 60;
-/** After a failure the wait doubles from one claim on, up to about an hour. */
+/** After a failure the delay doubles with each claim, up to about an hour. */
 const MAX_DOUBLINGS = 6;
 
-/** Whether any removal is due. */
+/** Returns true if a removal is due. */
 export async function haveRemovals(sql: Database): Promise<boolean> {
   const [row] = await sql<{ is_due: boolean }[]>`
     SELECT EXISTS (SELECT 1 FROM file_removals WHERE due_at <= clock_timestamp()) AS is_due`;
   return row!.is_due;
 }
 
-/** Claims some removals that are due; they become due again unless they are reported done. */
+/** Claims some removals that are due. They become due again unless they are reported as done. */
 export async function claimRemovals(sql: Database, limit: number): Promise<string[]> {
   return sql.begin(async (transaction) => {
     if (!(await mayRemoveFiles(transaction))) return [];

@@ -1,7 +1,10 @@
 import type { NewJobEvent } from "../../src/lib/fine-tuning-job.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 
-/** What a provider tells beyond these is left out; the gateway's own few events come on top. */
+/**
+ * Largest number of a provider's events per job. Further ones are dropped. The gateway's own few events are added to
+ * these.
+ */
 export const MAX_PROVIDER_EVENTS = 1_000;
 
 export interface JobEvent extends NewJobEvent {
@@ -21,8 +24,8 @@ interface EventRow {
 }
 
 /**
- * Appends events to a job whose row this transaction has locked or inserted. What the provider told
- * before is passed over.
+ * Appends events to a job whose row this transaction has locked or inserted. Skips events that the provider has
+ * reported before.
  */
 export async function insertJobEvents(
   sql: DatabaseTransaction,
@@ -30,13 +33,13 @@ export async function insertJobEvents(
   events: readonly NewJobEvent[],
 ): Promise<void> {
   if (events.length === 0) return;
-  const known = await knownProviderEvents(sql, jobId, events);
+  const knownIds = await knownProviderEvents(sql, jobId, events);
   let [{ event_count: sequence } = { event_count: 0 }] = await sql<{ event_count: number }[]>`
     SELECT event_count FROM fine_tuning_jobs WHERE id = ${jobId}`;
   for (const event of events) {
     if (event.providerEvent !== null) {
-      if (known.has(event.providerEvent) || sequence >= MAX_PROVIDER_EVENTS) continue;
-      known.add(event.providerEvent);
+      if (knownIds.has(event.providerEvent) || sequence >= MAX_PROVIDER_EVENTS) continue;
+      knownIds.add(event.providerEvent);
     }
     sequence += 1;
     await sql`INSERT INTO fine_tuning_events
@@ -48,7 +51,7 @@ export async function insertJobEvents(
   await sql`UPDATE fine_tuning_jobs SET event_count = ${sequence} WHERE id = ${jobId}`;
 }
 
-/** Made of job and number, so that the same event has the same id however often it is written. */
+/** Returns an id made of job and number, so that writing an event again gives the same id. */
 function eventId(jobId: string, sequence: number): string {
   return `ftevent_${jobId.slice(jobId.indexOf("_") + 1)}_${String(sequence).padStart(4, "0")}`;
 }
@@ -58,15 +61,15 @@ async function knownProviderEvents(
   jobId: string,
   events: readonly NewJobEvent[],
 ): Promise<Set<string>> {
-  const told = events.flatMap(({ providerEvent }) => providerEvent ?? []);
-  if (told.length === 0) return new Set();
+  const providerEvents = events.flatMap(({ providerEvent }) => providerEvent ?? []);
+  if (providerEvents.length === 0) return new Set();
   const rows = await sql<{ provider_event: string }[]>`
     SELECT provider_event FROM fine_tuning_events
-    WHERE job_id = ${jobId} AND provider_event IN ${sql(told)}`;
+    WHERE job_id = ${jobId} AND provider_event IN ${sql(providerEvents)}`;
   return new Set(rows.map((row) => row.provider_event));
 }
 
-/** The number of an event of the job; undefined where it has no such event. */
+/** Returns the number of an event of the job. Undefined if it has no such event. */
 export async function findEventSequence(
   sql: Database,
   jobId: string,
@@ -77,7 +80,7 @@ export async function findEventSequence(
   return row?.sequence;
 }
 
-/** Events behind `after`, oldest first. */
+/** Returns events after `after`, oldest first. */
 export async function eventsAfter(
   sql: Database,
   jobId: string,
@@ -89,7 +92,7 @@ export async function eventsAfter(
   return rows.map(jobEvent);
 }
 
-/** Events before `before`, newest first. */
+/** Returns events before `before`, newest first. */
 export async function eventsBefore(
   sql: Database,
   jobId: string,

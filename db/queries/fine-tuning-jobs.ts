@@ -17,7 +17,7 @@ import { insertJobEvents } from "./fine-tuning-events.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 import { insertTunedModel, type NewTunedModel } from "./tuned-models.ts";
 
-/** A row of fine_tuning_jobs as the driver gives it. */
+/** A row of fine_tuning_jobs as the driver returns it. */
 interface JobRow {
   readonly id: string;
   readonly request_id: string;
@@ -98,7 +98,7 @@ function jobRecord(row: JobRow): JobRecord {
 
 export const FINE_TUNING_JOB = "fine-tuning-job";
 
-/** For the job's owner. */
+/** Loads a job for its owner. */
 export function loadJob(id: string): Query<JobRecord | undefined> {
   return {
     name: "fine-tuning-job-load",
@@ -110,7 +110,7 @@ export function loadJob(id: string): Query<JobRecord | undefined> {
   };
 }
 
-/** For a caller: a job of its organization. */
+/** Finds a job of the caller's organization. */
 export async function findJob(
   sql: Database,
   organizationId: string,
@@ -123,12 +123,12 @@ export async function findJob(
 
 interface JobPage {
   readonly organizationId: string;
-  /** Jobs older than this one. */
+  /** Lists jobs older than this one. */
   readonly after: string | undefined;
   readonly limit: number;
 }
 
-/** Jobs of an organization, newest first; undefined where it has no job `after`. */
+/** Lists jobs of an organization, newest first. Returns undefined if it has no job `after`. */
 export async function listJobs(
   sql: Database,
   page: JobPage,
@@ -148,7 +148,7 @@ export async function listJobs(
   return { jobs: rows.slice(0, limit).map(jobRecord), hasMore: rows.length > limit };
 }
 
-/** Jobs of an organization that have not ended. */
+/** Counts the jobs of an organization that have not ended. */
 export async function countRunningJobs(
   sql: Database | DatabaseTransaction,
   organizationId: string,
@@ -159,7 +159,7 @@ export async function countRunningJobs(
   return Number(row!.running);
 }
 
-/** Jobs that have work now and no live owner, those that wait longest first. */
+/** Finds jobs that have work now and no live owner. Those that have waited longest come first. */
 export async function findDueJobs(sql: Database, limit: number): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
     SELECT j.id FROM fine_tuning_jobs j WHERE j.due_at <= clock_timestamp()
@@ -169,24 +169,24 @@ export async function findDueJobs(sql: Database, limit: number): Promise<string[
   return rows.map(({ id }) => id);
 }
 
-/** The job is not any more as it was when this write was decided on: nothing was written. */
+/** The job has changed since this write was decided on. Nothing was written. */
 export class JobMovedError extends Error {
   constructor(id: string) {
-    super(`fine-tuning job ${id} has moved on meanwhile`);
+    super(`fine-tuning job ${id} has changed in the meantime`);
     this.name = "JobMovedError";
   }
 }
 
-/** One step of a job, and all that has to become true with it. */
+/** One step of a job, and all other changes of its transaction. */
 export interface JobWrite {
   readonly before: JobRecord;
   readonly after: JobRecord;
-  /** Milliseconds until its owner has something to do again; null for never. */
+  /** Milliseconds until its owner has work again. Null: never. */
   readonly dueInMs: number | null;
   readonly events: readonly NewJobEvent[];
   readonly outbox?: OutboxEvent;
   readonly tunedModel?: NewTunedModel;
-  /** True if another writer than its owner writes it; then the owner has to be notified. */
+  /** True if another writer than its owner writes it. Then the owner must be notified. */
   readonly wakesOwner?: boolean;
 }
 
@@ -200,18 +200,18 @@ const TABLES = [
   "changes",
 ] as const;
 
-/** A file of the job was deleted in the moment of its creation. */
+/** A file of the job was deleted while the job was created. */
 export class FileGoneError extends Error {
   readonly fileId: string;
 
   constructor(fileId: string) {
-    super(`the file ${fileId} is gone`);
+    super(`the file ${fileId} does not exist`);
     this.name = "FileGoneError";
     this.fileId = fileId;
   }
 }
 
-/** The organization has as many jobs that have not ended as it may have. */
+/** The organization has its maximum number of jobs that have not ended. */
 export class TooManyJobsError extends Error {
   constructor(organizationId: string) {
     super(`${organizationId} has too many fine-tuning jobs`);
@@ -220,11 +220,11 @@ export class TooManyJobsError extends Error {
 }
 
 /**
- * Inserts a job with what it tells first, and keeps its files for it. Throws FileGoneError,
+ * Returns an effect that inserts a job with its first events, and keeps its files for it. Throws FileGoneError,
  * TooManyJobsError.
  *
- * @param mostRunning jobs of the organization that have not ended
- * @param onInserted told the job as it then is: once that is durable its owner may move it on
+ * @param mostRunning largest number of jobs of the organization that have not ended
+ * @param onInserted receives the inserted job. After the commit its owner may advance it
  */
 export function insertJobEffect(
   order: JobOrder,
@@ -261,8 +261,8 @@ export function insertJobEffect(
       for (const fileId of [order.trainingFile, order.validationFile]) {
         if (fileId === null) continue;
         const { organizationId } = order;
-        const isKept = await insertFileUse(sql, { fileId, organizationId, holder: order.id });
-        if (!isKept) throw new FileGoneError(fileId);
+        const isInUse = await insertFileUse(sql, { fileId, organizationId, holder: order.id });
+        if (!isInUse) throw new FileGoneError(fileId);
       }
       await insertJobEvents(sql, order.id, events);
       await recordChange(sql, "fine-tuning-work", order.id);
@@ -270,7 +270,7 @@ export function insertJobEffect(
   };
 }
 
-/** Orders of an organization are counted one after the other, whichever instance takes them. */
+/** Counts the orders of an organization one after the other, across instances. */
 async function assertRoom(
   sql: DatabaseTransaction,
   organizationId: string,
@@ -284,7 +284,8 @@ async function assertRoom(
 }
 
 /**
- * Writes one step of a job, where the job is still the one it was decided on: else JobMovedError.
+ * Returns an effect that writes one step of a job, if the job has not changed since the decision. Else it throws
+ * JobMovedError.
  *
  * @param guard the first statement of the transaction, such as that of a lease
  */
@@ -325,7 +326,7 @@ async function writeJob(sql: DatabaseTransaction, write: JobWrite): Promise<void
   if (write.wakesOwner === true) await recordChange(sql, "fine-tuning-work", before.id);
 }
 
-/** The file of what was measured in training, as it is made. */
+/** Returns the file with the metrics of the training, as it is created. */
 export function resultFileOf(job: Pick<JobRecord, "organizationId">, id: string) {
   return {
     id,

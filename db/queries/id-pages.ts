@@ -1,7 +1,9 @@
 import type { Listed, ListPage } from "../../src/lib/vector-store.ts";
 import type { Database, SqlFragment } from "../client.ts";
 
-/** Where a page begins in a list that is ordered by ids, and in which direction it is read. */
+/**
+ * Returns the start of a page in a list that is ordered by ids, and the direction in which it is read.
+ */
 export function placeOfPage(
   sql: Database,
   id: SqlFragment,
@@ -18,7 +20,7 @@ export function placeOfPage(
   return { condition, order: direction };
 }
 
-/** What was read of a page, one more than its limit where there are more. */
+/** Returns the items of a page. `read` has one more than the limit if there are more. */
 export function listedOf<Item>(read: Item[], { limit, after, before }: ListPage): Listed<Item> {
   const items = read.slice(0, limit);
   if (after === undefined && before !== undefined) items.reverse();

@@ -4,23 +4,23 @@ import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 import type { Seal } from "./master-key.ts";
 
 export interface IdempotencyClaim {
-  /** The API key; where the gateway asks by itself, the id of the object that it asks for. */
+  /** The API key. For calls of the gateway itself, the id of the object that they are for. */
   readonly keyId: string;
   readonly idempotencyKey: string;
   readonly bodyHash: string;
   readonly requestId: string;
-  /** Keeps, before its charge, a result that is too large to be kept with it. */
+  /** Stores, before its charge, a result that is too large to be stored with it. */
   storeLargeResult?(body: Uint8Array): Promise<void>;
 }
 
 export interface StoredResult {
   readonly status: number;
   readonly headers: Record<string, string>;
-  /** Sealed. Null where the result was too large to keep. */
+  /** Sealed. Null if the result was too large to store. */
   readonly body: Uint8Array | null;
 }
 
-/** What is to be kept, with its body before it is sealed. */
+/** A result to store, with its body before it is sealed. */
 export interface NewResult extends Pick<StoredResult, "status" | "headers"> {
   readonly body: Seal | null;
 }
@@ -32,17 +32,16 @@ export type ClaimOutcome =
   | { readonly kind: "done"; readonly result: StoredResult };
 
 /**
- * Claims an idempotency key for a request, or says what stands there already. A claim is durable before
- * the upstream is called, so that a second call finds it on any instance. One of unknown outcome may be made
- * again: it finds itself.
+ * Claims an idempotency key for a request, or returns its existing state. A claim is durable before the upstream is
+ * called, so that a second call finds it on any instance. A claim of unknown outcome may be repeated: it finds itself.
  */
 export async function claimIdempotencyKey(
   sql: Database,
   instance: InstanceIdentity,
   claim: IdempotencyClaim,
 ): Promise<ClaimOutcome> {
-  // The locked row makes a reaper of this instance wait: a claim is never left behind by an instance
-  // whose keys were freed before it came.
+  // The locked row makes a reaper of this instance wait. So no claim is left by an instance whose keys were released
+  // before.
   const inserted = await sql`
     WITH claimant AS MATERIALIZED (
       SELECT id, epoch FROM instances
@@ -68,7 +67,7 @@ export async function claimIdempotencyKey(
     }[]
   >`SELECT body_hash, request_id, status, headers, body FROM idempotency_records
     WHERE key_id = ${claim.keyId} AND idempotency_key = ${claim.idempotencyKey}`;
-  // Freed in between: the caller looks again.
+  // The key was released in the meantime: the caller tries again.
   if (row === undefined) return { kind: "running" };
   if (row.request_id === claim.requestId) return { kind: "claimed" };
   if (row.body_hash !== claim.bodyHash) return { kind: "conflict" };
@@ -76,7 +75,7 @@ export async function claimIdempotencyKey(
   return { kind: "done", result: { status: row.status, headers: row.headers, body: row.body } };
 }
 
-/** The places, in the list, of the keys under which a call runs. */
+/** Returns the positions, in the list, of the keys under which a call runs. */
 export async function runningIdempotencyKeys(
   sql: Database,
   keys: readonly Pick<IdempotencyClaim, "keyId" | "idempotencyKey">[],
@@ -91,29 +90,29 @@ export async function runningIdempotencyKeys(
   return new Set(rows.map(({ place }) => place));
 }
 
-/** SQLSTATE of a transaction that keeps a result under a claim that is not there any more. */
+/** SQLSTATE of a transaction that stores a result under a claim that no longer exists. */
 const CLAIM_ENDED = "GW003";
 
-/** Ends the transaction of a charge whose claim was freed: another call may have been given the key since. */
+/** Ends the transaction of a charge whose claim was released: another call may have the key now. */
 class ClaimEndedError extends Error {
   readonly code = CLAIM_ENDED;
 
   constructor() {
-    super("the idempotency key was freed before its charge was written");
+    super("the idempotency key was released before its charge was written");
   }
 }
 
 export interface StoreOptions {
   /**
-   * True where nothing of the answer has left: with its claim gone, the whole transaction fails, and nothing
-   * is charged. What was delivered is charged in any case.
+   * True if no part of the answer was sent. If its claim no longer exists, the whole transaction then fails, and
+   * nothing is charged. A delivered answer is charged in any case.
    */
   readonly isClaimNeeded: boolean;
 }
 
 /**
- * Keeps the result, in the transaction of its charge, sealed with the key that `keyring` has for it or, where
- * another one seals by now, with that one.
+ * Returns an effect that stores the result, in the transaction of its charge. It is sealed with the key that `keyring`
+ * has for it, or with another one if that seals by now.
  */
 export function storeResultEffect(
   claim: IdempotencyClaim,
@@ -121,7 +120,7 @@ export function storeResultEffect(
   keyring: { readonly sealingId: string; noteSealing(id: string): void },
   { isClaimNeeded }: StoreOptions,
 ): StatementEffect {
-  let isKept = false;
+  let isStored = false;
   return {
     kind: "statement",
     name: "idempotency-store",
@@ -134,21 +133,23 @@ export function storeResultEffect(
         keyring.noteSealing(outcome.sealingId);
         outcome = await storeResult(sql, claim, result, outcome.sealingId);
       }
-      if (isClaimNeeded && !outcome.isKept) throw new ClaimEndedError();
-      isKept = outcome.isKept;
+      if (isClaimNeeded && !outcome.isStored) throw new ClaimEndedError();
+      isStored = outcome.isStored;
     },
-    // One that was too large to be kept cannot be replayed.
-    storesAnswer: () => isKept && result.body !== null,
+    // A result that was too large to store cannot be replayed.
+    storesAnswer: () => isStored && result.body !== null,
   };
 }
 
-/** Stores nothing where another key seals, which it names; that one seals until the transaction ends. */
+/**
+ * Stores nothing if another key seals, and returns that key's id. That key seals until the transaction ends.
+ */
 async function storeResult(
   sql: DatabaseTransaction,
   claim: IdempotencyClaim,
   { status, headers, body }: NewResult,
   keyId: string,
-): Promise<{ sealingId: string; isKept: boolean }> {
+): Promise<{ sealingId: string; isStored: boolean }> {
   const sealed = body && (body(keyId) as Buffer);
   const [row] = await sql<{ sealing_id: string | null; is_kept: boolean }[]>`
     WITH sealing AS MATERIALIZED (SELECT key_id FROM master_key FOR SHARE),
@@ -160,16 +161,19 @@ async function storeResult(
       RETURNING 1)
     SELECT (SELECT key_id FROM sealing) AS sealing_id, EXISTS (SELECT 1 FROM kept) AS is_kept`;
   if (!row?.sealing_id) throw new Error("the database has not been used with a master key yet");
-  return { sealingId: row.sealing_id, isKept: row.is_kept };
+  return { sealingId: row.sealing_id, isStored: row.is_kept };
 }
 
-/** Errors and disconnects free the key for another try. */
+/** Releases the key after errors and disconnects, so that another try can use it. */
 export async function freeIdempotencyKey(sql: Database, claim: IdempotencyClaim): Promise<void> {
   await sql`DELETE FROM idempotency_records WHERE key_id = ${claim.keyId}
     AND idempotency_key = ${claim.idempotencyKey} AND request_id = ${claim.requestId} AND status IS NULL`;
 }
 
-/** Which of these keys have a call, and whether it is charged; that of others was never made, or has failed. */
+/**
+ * Returns those of these keys that have a call, and whether it is charged. A call of any other key was never made, or
+ * has failed.
+ */
 export async function claimsAmong(
   sql: Database,
   keyId: string,
@@ -183,7 +187,7 @@ export async function claimsAmong(
   );
 }
 
-/** The result of a call that is charged; its body is sealed. */
+/** Returns the result of a charged call. Its body is sealed. */
 export async function findStoredResult(
   sql: Database,
   { keyId, idempotencyKey }: Pick<IdempotencyClaim, "keyId" | "idempotencyKey">,
@@ -193,7 +197,7 @@ export async function findStoredResult(
   return row;
 }
 
-/** Removes a kept result in the transaction that writes what was made of it. */
+/** Removes a stored result in the transaction that writes what was made from it. */
 export async function removeStoredResult(
   sql: DatabaseTransaction,
   { keyId, idempotencyKey }: Pick<IdempotencyClaim, "keyId" | "idempotencyKey">,
@@ -205,12 +209,12 @@ export async function removeStoredResult(
 const REMOVAL_BATCH = 1_000;
 
 /**
- * Whether a record is of a batch, or of a file of a vector store, whose work is not done: what a line, or some of the
- * file's chunks, was charged for stays until then. After a long standstill of all instances the answer may still be
- * written into it, and a second call would be charged again.
+ * Returns a condition that is true if a record belongs to a batch, or to a file of a vector store, whose work is not
+ * done: the charged results of its lines or chunks stay until then. After all instances were stopped for long, the
+ * answer may still be written into it, and a second call would be charged again.
  */
 function hasWorkingOwner(sql: Database, record: ReturnType<Database>) {
-  // Earlier releases have claimed lines and chunks under the API key.
+  // Earlier versions have claimed lines and chunks under the API key.
   return sql`(EXISTS (SELECT FROM batches b
       WHERE b.id IN (${record}.key_id, split_part(${record}.idempotency_key, ':', 1))
         AND ${record}.key_id IN (b.id, b.key_id) AND b.due_at IS NOT NULL)
@@ -219,7 +223,7 @@ function hasWorkingOwner(sql: Database, record: ReturnType<Database>) {
         AND ${record}.key_id IN (f.id, f.key_id) AND f.due_at IS NOT NULL))`;
 }
 
-/** Removes a bounded number of them. True where there may be more. */
+/** Removes a bounded number of records. Returns true if there may be more. */
 export async function removeOldIdempotencyRecords(sql: Database): Promise<boolean> {
   const removed = await sql`DELETE FROM idempotency_records WHERE (key_id, idempotency_key) IN (
     SELECT key_id, idempotency_key FROM idempotency_records r

@@ -1,16 +1,18 @@
 import type { Database } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 
-/** How long an instance counts as alive after its last heartbeat; as instance_lease() has it. */
+/**
+ * How long an instance counts as alive after its last heartbeat, in milliseconds. Equals instance_lease().
+ */
 export const INSTANCE_LEASE_MS = 3_000;
 
-/** What a heartbeat tells of this instance and of the others. */
+/** State of this instance and of the others, as a heartbeat returns it. */
 interface Pulse {
-  /** False where this instance was declared dead. */
+  /** False if this instance was declared dead. */
   readonly isAlive: boolean;
-  /** Ids of all that are alive, this one among them, in an order that all agree on. */
+  /** Ids of all live instances, this one included, in an order that is the same everywhere. */
   readonly liveIds: readonly string[];
-  /** Another one is past its lease, or has died and left something to be settled. */
+  /** True if another instance's lease has ended, or if it has died and left work to settle. */
   readonly hasOrphanedWork: boolean;
 }
 
@@ -40,7 +42,7 @@ export async function heartbeat(sql: Database, instance: InstanceIdentity): Prom
   };
 }
 
-/** A heartbeat alone. False where this instance was declared dead. */
+/** Sends a heartbeat only. Returns false if this instance was declared dead. */
 export async function beat(sql: Database, instance: InstanceIdentity): Promise<boolean> {
   const beaten = await sql`UPDATE instances SET heartbeat_at = clock_timestamp()
     WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive`;
@@ -48,25 +50,25 @@ export async function beat(sql: Database, instance: InstanceIdentity): Promise<b
 }
 
 /*
- * An instance is declared dead under FOR UPDATE of its row: transactions that have passed the fence hold
- * that row by a key share, so none of them is under way any more, and none passes from then on.
+ * An instance is declared dead under FOR UPDATE of its row. Transactions that have passed the fence hold that row by a
+ * key share, so none of them still runs, and none passes from then on.
  */
 
-/** An orderly stop: no instance has to wait for this one's heartbeat to grow old. */
+/** Leaves in an orderly stop, so that no instance has to wait for this one's lease to end. */
 export async function leave(sql: Database, instance: InstanceIdentity): Promise<void> {
   await sql`UPDATE instances SET alive = false WHERE id = (SELECT id FROM instances
     WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint FOR UPDATE)`;
 }
 
-/** Declares every other instance dead: for one that is known to be the only one. */
+/** Declares every other instance dead. Call it for an instance that is known to be the only one. */
 export async function buryOthers(sql: Database, id: string): Promise<void> {
   await sql`UPDATE instances SET alive = false WHERE id IN (
     SELECT id FROM instances WHERE id <> ${id} AND alive ORDER BY id FOR UPDATE)`;
 }
 
 /**
- * Declares those dead that were to be the only one: for one that has entered as one of several, so that
- * no instance runs as the single node.
+ * Declares single-node instances dead. Call it for an instance that has entered as one of several, so that none runs as
+ * the single node.
  */
 export async function markSingleNodesDead(sql: Database): Promise<void> {
   await sql`UPDATE instances SET alive = false WHERE id IN (
@@ -76,8 +78,8 @@ export async function markSingleNodesDead(sql: Database): Promise<void> {
 const MAX_BURIALS = 32;
 
 /**
- * Declares those dead that are past their leases, unless another instance is just doing it, or this one
- * is itself dead. Returns whom.
+ * Declares instances dead whose leases have ended, unless another instance is doing so, or this one is itself dead.
+ * Returns their ids.
  */
 export async function buryPastLease(sql: Database, instance: InstanceIdentity): Promise<string[]> {
   return sql.begin(async (transaction) => {
@@ -94,13 +96,13 @@ export async function buryPastLease(sql: Database, instance: InstanceIdentity): 
   });
 }
 
-/** Calls of dead instances that never had a result free their idempotency keys. */
+/** Releases the idempotency keys of calls of dead instances that have no result. */
 export async function freeOrphanedIdempotencyKeys(sql: Database): Promise<void> {
   await sql`DELETE FROM idempotency_records r WHERE r.status IS NULL AND NOT EXISTS (
     SELECT 1 FROM instances i WHERE i.id = r.instance_id AND i.epoch = r.epoch AND i.alive)`;
 }
 
-/** Notes of the dead that nothing is left of what they were doing. */
+/** Records which dead instances have no work left. */
 export async function noteSettled(sql: Database): Promise<void> {
   await sql`UPDATE instances i SET is_settled = true WHERE NOT alive AND NOT is_settled
     AND NOT EXISTS (SELECT 1 FROM attempts a WHERE a.instance_id = i.id)
@@ -110,16 +112,18 @@ export async function noteSettled(sql: Database): Promise<void> {
       AND b.state IN ('queued', 'in_progress'))`;
 }
 
-/** Forgets instances that died long ago and left nothing. */
+/** Removes instances that died long ago and have left nothing. */
 export async function removeDeadInstances(sql: Database): Promise<void> {
   await sql`DELETE FROM instances
     WHERE is_settled AND heartbeat_at < clock_timestamp() - interval '1 day'`;
 }
 
-/** Without a heartbeat for so long, an instance may be dead: several were missed. */
+/** Time without a heartbeat after which an instance may be dead: it has missed several. */
 const SILENCE = "1 second";
 
-/** Whether an instance that has missed its heartbeats, or has died, still holds money of the account. */
+/**
+ * Returns true if an instance that has missed its heartbeats, or has died, still holds money of the account.
+ */
 export async function isHeldBySilent(sql: Database, orgAccount: string): Promise<boolean> {
   const [row] = await sql<{ is_held: boolean }[]>`SELECT EXISTS (
     SELECT 1 FROM holds h LEFT JOIN instances i ON i.id = h.instance_id AND i.epoch = h.epoch
@@ -130,14 +134,14 @@ export async function isHeldBySilent(sql: Database, orgAccount: string): Promise
 }
 
 /**
- * Held for life, on a connection of its own: alone by the gateway that is the only one on a database,
- * shared by each of several instances. Death gives it up, a pause keeps it.
+ * Key of the advisory lock that a gateway holds for life over a separate connection: exclusively as the only gateway on
+ * a database, shared as one of several instances. Its death releases the lock, a pause does not.
  */
 export const GATEWAY_LOCK = 7_203_114_502;
 
 export type DeploymentMode = "single-node" | "clustered";
 
-/** True where this session now holds the lock. */
+/** Returns true if this session now holds the lock. */
 export async function takeGatewayLock(
   sql: Database,
   deploymentMode: DeploymentMode,
@@ -152,10 +156,10 @@ export async function takeGatewayLock(
 }
 
 /**
- * True where this session holds the lock, taking it where it was lost: a restart of the database ends the
- * session that held it, and the driver then goes on with another one. Where the server has not noticed
- * yet that the earlier session's client is gone, that session is ended, and this throws: the next look
- * finds the lock. Sessions of this name are those of this gateway.
+ * Returns true if this session holds the lock, and takes it again if it was lost: a restart of the database ends the
+ * session that held it, and the driver then continues with another one. If the server has not noticed yet that the
+ * earlier session's client has disconnected, this ends that session and throws: the next check takes the lock. Sessions
+ * of this name are those of this gateway.
  */
 export async function keepGatewayLock(
   sql: Database,
@@ -176,13 +180,15 @@ export async function keepGatewayLock(
   throw new Error("an earlier session of this gateway held its lock and is being ended");
 }
 
-/** Whether an instance can write nothing any more; undefined where it is not known here. */
+/** Returns true if an instance can no longer write. Undefined if it is not known here. */
 export async function isInstanceDead(sql: Database, id: string): Promise<boolean | undefined> {
   const [row] = await sql<{ alive: boolean }[]>`SELECT alive FROM instances WHERE id = ${id}`;
   return row && !row.alive;
 }
 
-/** Those of the requests that will be charged at a checkpoint, unless their instance does it. */
+/**
+ * Returns those of the requests that will be charged at a checkpoint, unless their instance does it.
+ */
 export async function requestsWithAttempts(
   sql: Database,
   requestIds: readonly string[],

@@ -3,7 +3,7 @@ import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 import { recordChange } from "./changes.ts";
 import { isHeard } from "./database-server.ts";
 
-/** What the database tells of the master key: see the table's schema for its states. */
+/** The database's row of the master key. See the table's schema for its states. */
 export interface MasterKeyRow {
   readonly salt: Uint8Array;
   readonly keyId: string;
@@ -11,12 +11,12 @@ export interface MasterKeyRow {
   readonly previousKeyId: string | null;
 }
 
-/** Makes the sealed value, under the key of that id. */
+/** Returns the sealed value, under the key of that id. */
 export type Seal = (keyId: string) => Uint8Array;
 
 const FIRST_USE_LOCK = 7_203_114_506;
 
-/** Undefined where no gateway has used the database with a key yet. */
+/** Undefined if no gateway has used the database with a key yet. */
 export async function readMasterKey(
   sql: Database | DatabaseTransaction,
 ): Promise<MasterKeyRow | undefined> {
@@ -33,7 +33,9 @@ export async function readMasterKey(
   );
 }
 
-/** Writes what `make` gives where there is none yet, once however many try at a time; returns what stands. */
+/**
+ * Writes the row of `make` if there is none yet, once however many try at a time. Returns the stored row.
+ */
 export function establishMasterKey(
   sql: Database,
   make: (transaction: DatabaseTransaction) => Promise<MasterKeyRow>,
@@ -49,16 +51,16 @@ export function establishMasterKey(
   });
 }
 
-/** Gateways wait for a rotation's locks, so one that stands still must not keep them. */
+/** Gateways wait for a rotation's locks, so a paused rotation must not keep them. */
 const MAX_STANDSTILL_MS = 2_000;
 
-/** Ends the session, and so the transaction, of a rotation that is stopped in the middle of it. */
+/** Ends the session, and so the transaction, of a rotation that is paused in the middle of it. */
 export async function boundStandstill(transaction: DatabaseTransaction): Promise<void> {
   const name = "idle_in_transaction_session_timeout";
   await transaction`SELECT set_config(${name}, ${`${MAX_STANDSTILL_MS}ms`}, true)`;
 }
 
-/** The id of the key that seals, which stays so until this transaction ends. */
+/** Returns the id of the key that seals. It does not change until this transaction ends. */
 export async function sealingKeyId(transaction: DatabaseTransaction): Promise<string> {
   const [row] = await transaction<{ key_id: string }[]>`SELECT key_id FROM master_key FOR SHARE`;
   if (row === undefined) throw new Error("the database has not been used with a master key yet");
@@ -66,8 +68,8 @@ export async function sealingKeyId(transaction: DatabaseTransaction): Promise<st
 }
 
 /**
- * Tells of an instance which keys it knows. False, with nothing written, where one that may have sealed
- * something is not among them. The lock keeps a rotation from overtaking it.
+ * Records which keys an instance knows. Returns false, and writes nothing, if a key that may have sealed a value is
+ * missing. The lock keeps a rotation from overtaking it.
  */
 export async function noteKnownKeys(
   sql: Database,
@@ -86,8 +88,8 @@ export async function noteKnownKeys(
 const CHANGE_LOCK = 7_203_114_507;
 
 /**
- * Has the only change of the master key at a time, until the session ends; asked again, tells whether that is
- * still so. False where another has it.
+ * Takes the right to change the master key until the session ends. A repeated call checks it. Returns false if another
+ * session has it.
  */
 export async function claimMasterKeyChange(sql: Database): Promise<boolean> {
   const [row] = await sql<{ is_claimed: boolean }[]>`
@@ -100,8 +102,8 @@ export async function releaseMasterKeyChange(sql: Database): Promise<void> {
 }
 
 /**
- * Declares those instances dead that are silent and do not know a key: should one of them wake, it ends
- * instead of failing at what is sealed with it. What it left is settled by the next start or by others.
+ * Declares those instances dead that are silent and do not know a key: one that resumes then ends, and does not fail at
+ * values that are sealed with it. The next start, or other instances, settle their work.
  */
 export async function buryUnknowing(sql: Database, keyId: string): Promise<void> {
   await sql`UPDATE instances SET alive = false WHERE id IN (
@@ -110,11 +112,11 @@ export async function buryUnknowing(sql: Database, keyId: string): Promise<void>
 }
 
 /**
- * Makes another key the one that seals, in the place of `fromId`: every value that is written from then on
- * is sealed with it. Returns the instances that do not know it; where there are any, nothing is done. The
- * lock waits for transactions that write a sealed value, or join.
+ * Makes another key the one that seals, in place of `fromId`: every value that is written from then on is sealed with
+ * it. Returns the instances that do not know it; if there are any, nothing is done. The lock waits for transactions
+ * that write a sealed value, or join.
  *
- * @throws where `fromId` does not seal any more, or an earlier change is not finished
+ * @throws if `fromId` no longer seals, or if an earlier change is not finished
  */
 export function changeMasterKey(
   sql: Database,
@@ -125,7 +127,8 @@ export function changeMasterKey(
     await boundStandstill(transaction);
     const [row] = await transaction`SELECT 1 FROM master_key
       WHERE key_id = ${fromId} AND previous_key_id IS NULL FOR UPDATE`;
-    if (row === undefined) throw new Error("the master key was changed by another one meanwhile");
+    if (row === undefined)
+      throw new Error("another process has changed the master key in the meantime");
     const unknowing = await transaction<{ id: string }[]>`SELECT id FROM instances
       WHERE alive AND ${isUnknowing(transaction, to.keyId)} ORDER BY id`;
     if (unknowing.length > 0) return unknowing.map(({ id }) => id);
@@ -136,7 +139,7 @@ export function changeMasterKey(
   });
 }
 
-/** Nothing is sealed with the key before any more. */
+/** Records that no value is sealed with the previous key. */
 export async function finishMasterKeyChange(sql: Database, keyId: string): Promise<void> {
   await sql`UPDATE master_key SET previous_key_id = NULL, changed_at = clock_timestamp()
     WHERE key_id = ${keyId}`;

@@ -1,7 +1,7 @@
 import type { Database } from "../client.ts";
 import { queueRemovals } from "./files.ts";
 
-/** How long a link is good, from when its bytes are stored (spec 8). */
+/** How long a link is valid after its bytes are stored, in seconds (spec 8). */
 const LIFETIME_SECONDS = 3_600;
 
 export interface NewMediaLink {
@@ -10,7 +10,7 @@ export interface NewMediaLink {
   readonly bytes: number;
 }
 
-/** Notes links whose bytes are to be stored; those that never are expire like the others. */
+/** Records links whose bytes are to be stored. Links without bytes expire like the others. */
 export async function insertMediaLinks(
   sql: Database,
   organizationId: string,
@@ -27,7 +27,9 @@ export async function insertMediaLinks(
       ${sql.array(sizes)}::bigint[]) AS link (id, content_type, bytes)`;
 }
 
-/** Begins the lifetime of links whose bytes are stored. Returns how many of them have not expired before. */
+/**
+ * Begins the lifetime of links whose bytes are stored. Returns the number of links that had not expired before.
+ */
 export async function beginMediaLinks(sql: Database, ids: readonly string[]): Promise<number> {
   const begun = await sql`
     UPDATE media_links
@@ -41,7 +43,7 @@ interface MediaRow {
   readonly bytes: bigint;
 }
 
-/** What a link leads to, while it is good and its organization is not suspended. */
+/** Finds the target of a link, while it is valid and its organization is not suspended. */
 export async function findMediaLink(
   sql: Database,
   id: string,
@@ -54,10 +56,14 @@ export async function findMediaLink(
   return row && { contentType: row.content_type, bytes: Number(row.bytes) };
 }
 
-/** Only one instance does this at a time; a number that no other user of the database takes. */
+/**
+ * Key of the advisory lock with which only one instance does this at a time. No other user of the database has it.
+ */
 const EXPIRY_LOCK = 7_203_114_504;
 
-/** Deletes links whose time is up, and queues their bytes for removal. Returns how many, at most `limit`. */
+/**
+ * Deletes expired links, and queues their bytes for removal. Returns their number, at most `limit`.
+ */
 export function deleteExpiredMediaLinks(sql: Database, limit: number): Promise<number> {
   return sql.begin(async (transaction) => {
     const [lock] = await transaction<{ taken: boolean }[]>`

@@ -7,7 +7,9 @@ export interface OperatorKey {
   readonly createdAtMs: number;
 }
 
-/** A key that is not revoked. Read for each call, so a revocation takes effect at once everywhere. */
+/**
+ * Finds a key that is not revoked. It is read for each call, so a revocation takes effect immediately on all instances.
+ */
 export function findOperatorKey(
   key: { readonly hash: string } | { readonly id: string },
 ): Query<OperatorKey | undefined> {
@@ -24,7 +26,7 @@ export function findOperatorKey(
   };
 }
 
-/** Inserts a key unless that key exists, revoked or not. True where it was inserted. */
+/** Inserts a key unless that key exists, revoked or not. Returns true if it was inserted. */
 export async function insertOperatorKey(
   sql: Database | DatabaseTransaction,
   key: OperatorKey & { readonly keyHash: string },
@@ -36,7 +38,7 @@ export async function insertOperatorKey(
   return inserted.count > 0;
 }
 
-/** Keys that are not revoked, newest first, and how many there are. */
+/** Lists keys that are not revoked, newest first, with their total number. */
 export async function listOperatorKeys(
   sql: Database,
   page: { readonly limit: number; readonly offset: number },
@@ -49,7 +51,7 @@ export async function listOperatorKeys(
   return { keys: rows.map(operatorKey), total: Number(count!.total) };
 }
 
-/** True where the key was there to revoke. */
+/** Returns true if the key existed and is now revoked. */
 export async function revokeOperatorKey(sql: Database, id: string): Promise<boolean> {
   const revoked = await sql`UPDATE operator_keys SET revoked_at = clock_timestamp()
     WHERE id = ${id} AND revoked_at IS NULL`;

@@ -8,10 +8,10 @@ interface LoadedOrganization {
   readonly id: string;
   readonly name: string;
   readonly plan: string;
-  /** Null: the plan's. */
+  /** Null: the plan's fee. */
   readonly feeBasisPoints: number | null;
   readonly creditNano: bigint;
-  /** How far the balance may go below zero; null is without limit. */
+  /** How far the balance may go below zero, in nano-USD. Null: no limit. */
   readonly creditLimitNano: bigint | null;
   readonly postedNano: bigint;
   readonly sequence: bigint;
@@ -64,7 +64,7 @@ interface ListedOrganization {
   readonly createdAtMs: number;
 }
 
-/** Organizations, newest first, and how many there are. */
+/** Lists organizations, newest first, with their total number. */
 export async function listOrganizations(
   sql: Database,
   page: { readonly limit: number; readonly offset: number },
@@ -94,11 +94,11 @@ export interface FirstOrganization {
   /** Null: the plan's fee. */
   readonly feeBasisPoints: bigint | null;
   readonly balanceNano: bigint;
-  /** Null is without limit. */
+  /** Null: no limit. */
   readonly creditLimitNano: bigint | null;
 }
 
-/** The organization that the first start created; undefined where there is none. */
+/** Returns the organization that the first start created, or undefined if there is none. */
 export async function findFirstOrganization(sql: Database): Promise<FirstOrganization | undefined> {
   const [row] = await sql<
     {
@@ -130,7 +130,7 @@ export interface OrganizationBalance {
   readonly balanceNano: bigint;
 }
 
-/** Balances of the oldest organizations, at most `limit`. */
+/** Returns the balances of the oldest organizations, at most `limit`. */
 export async function listOrganizationBalances(
   sql: Database,
   limit: number,
@@ -147,14 +147,14 @@ export interface NewOrganization {
   readonly name: string;
   readonly plan: string;
   readonly keys: readonly NewKey[];
-  /** Null is without limit. */
+  /** Null: no limit. */
   readonly creditLimitNano: bigint | null;
   readonly startingCreditNano: bigint;
   /** Id of the transaction that gives the starting credit. */
   readonly creditTransactionId: string;
 }
 
-/** An organization with its account, its first keys and its starting credit. */
+/** Creates an organization with its account, its first keys and its starting credit. */
 export async function createOrganization(
   sql: DatabaseTransaction,
   organization: NewOrganization,
@@ -179,7 +179,9 @@ export async function hasOrganizations(sql: Database | DatabaseTransaction): Pro
   return rows.length > 0;
 }
 
-/** What an operator sets for one organization; null stands for what its plan or the gateway gives to all. */
+/**
+ * Settings of one organization that an operator makes. Null stands for the default of its plan or of the gateway.
+ */
 export interface OrganizationSettings {
   readonly name: string;
   readonly plan: string;
@@ -187,7 +189,7 @@ export interface OrganizationSettings {
   readonly fileQuotaBytes: number | null;
   readonly maxKeys: number | null;
   readonly maxWebhooks: number | null;
-  /** Its models may be offered tools that operate a computer. */
+  /** True if its models may get tools that operate a computer. */
   readonly mayUseComputer: boolean;
   readonly isSuspended: boolean;
 }
@@ -197,14 +199,14 @@ export interface OperatedOrganization extends OrganizationSettings {
   readonly keyCount: number;
   readonly creditNano: bigint;
   readonly balanceNano: bigint;
-  /** Null is without limit. */
+  /** Null: no limit. */
   readonly creditLimitNano: bigint | null;
   readonly createdAtMs: number;
-  /** Ids of guardrails that hold anyway, by the key; under "" that of the whole organization. */
+  /** Ids of guardrails that always apply, by key; under "" that of the whole organization. */
   readonly guardrails: Readonly<Record<string, string>>;
 }
 
-/** Organizations, newest first, and how many there are. */
+/** Lists organizations, newest first, with their total number. */
 export async function listOperatedOrganizations(
   sql: Database,
   page: { readonly limit: number; readonly offset: number },
@@ -226,7 +228,9 @@ export async function findOperatedOrganization(
   return row && operated(row);
 }
 
-/** Changes the given settings and notifies every instance. False where there is no such organization. */
+/**
+ * Changes the given settings and notifies every instance. Returns false if the organization does not exist.
+ */
 export async function changeOrganization(
   sql: DatabaseTransaction,
   id: string,
@@ -249,17 +253,17 @@ export async function changeOrganization(
   return true;
 }
 
-/** Whether its models may be offered tools that operate a computer. */
+/** Returns true if its models may get tools that operate a computer. */
 export async function mayUseComputer(sql: Database, organizationId: string): Promise<boolean> {
   const [row] = await sql<{ may_use_computer: boolean }[]>`
     SELECT may_use_computer FROM organizations WHERE id = ${organizationId}`;
   return row?.may_use_computer === true;
 }
 
-/** Why the calls of an organization are refused. */
+/** Why the calls of an organization are rejected. */
 export type SuspensionReason = "operator" | "dispute";
 
-/** With the reason of each. */
+/** Returns the suspended organizations with the reason of each. */
 export function suspendedOrganizations(): Query<Map<string, SuspensionReason>> {
   return {
     name: "organizations-suspended",
@@ -273,7 +277,7 @@ export function suspendedOrganizations(): Query<Map<string, SuspensionReason>> {
   };
 }
 
-/** Refuses the calls of an organization, until its disputes are won or an operator allows them again. */
+/** Suspends an organization until its disputes are won or an operator resumes it. */
 export async function suspendForDispute(
   sql: DatabaseTransaction,
   organizationId: string,
@@ -284,7 +288,7 @@ export async function suspendForDispute(
   if (suspended.count > 0) await recordChange(sql, "suspension", organizationId);
 }
 
-/** Allows them again, unless an operator has suspended the organization. */
+/** Resumes an organization, unless an operator has suspended it. */
 export async function endDisputeSuspension(
   sql: DatabaseTransaction,
   organizationId: string,
@@ -339,7 +343,7 @@ function operated(row: OrganizationRow): OperatedOrganization {
   };
 }
 
-/** All but the suspension, whose time is set by the database. */
+/** Returns the columns of all settings but the suspension, whose time the database sets. */
 function settingColumns(changed: Partial<OrganizationSettings>): Record<string, never> {
   const columns: Record<string, unknown> = {};
   if (changed.name !== undefined) columns.name = changed.name;
@@ -352,17 +356,19 @@ function settingColumns(changed: Partial<OrganizationSettings>): Record<string, 
   return columns as Record<string, never>;
 }
 
-/** What an organization and one of its keys have spent, holds left aside. */
+/** The amounts that an organization and one of its keys have spent, without holds. */
 export interface MoneyLeft {
   readonly plan: string;
   readonly balanceNano: bigint;
-  /** How far the balance may go below zero; null is without limit. */
+  /** How far the balance may go below zero, in nano-USD. Null: no limit. */
   readonly creditLimitNano: bigint | null;
   readonly spentTodayNano: bigint;
   readonly spentThisMonthNano: bigint;
 }
 
-/** Undefined where there is no such organization. Days and months are those of the given first days. */
+/**
+ * Returns undefined if the organization does not exist. Days and months are those of the given first days.
+ */
 export function findMoneyLeft(
   organizationId: string,
   keyId: string,

@@ -17,7 +17,7 @@ export async function insertOutboxEvent(
   await insertOutboxEvents(sql, [event]);
 }
 
-/** Writes events; one whose id is there already is there already. */
+/** Writes events. Skips events whose id exists already. */
 export async function insertOutboxEvents(
   sql: Database | DatabaseTransaction,
   events: readonly OutboxEvent[],
@@ -36,7 +36,7 @@ export async function insertOutboxEvents(
     ON CONFLICT (event_id) DO NOTHING`;
 }
 
-/** Written with what else is written then. */
+/** Returns an effect that writes an event together with other effects. */
 export function outboxEffect(event: OutboxEvent): StatementEffect {
   return {
     kind: "statement",
@@ -47,25 +47,29 @@ export function outboxEffect(event: OutboxEvent): StatementEffect {
   };
 }
 
-/** What one turn of numbering did. */
+/** Result of one turn of numbering. */
 interface NumberingTurn {
-  /** Deliveries that were written. */
+  /** Number of deliveries that were written. */
   readonly numbered: number;
-  /** Webhooks that got deliveries, and the live instance that acts for each; null where none does. */
+  /** Webhooks that got deliveries, and the live instance that owns each. Null if none does. */
   readonly webhooks: ReadonlyMap<string, string | null>;
-  /** The organization to go on behind; undefined where all those behind `after` were served. */
+  /**
+   * The organization after which the next turn begins. Undefined if all organizations after `after` were served.
+   */
   readonly last: string | undefined;
-  /** True where an organization that was served has more events. */
+  /** True if an organization of this turn has more events. */
   readonly isMore: boolean;
 }
 
 interface NumberingBounds {
   readonly maxOrganizations: number;
-  /** Pairs of event and webhook, shared out among the organizations. */
+  /** Pairs of event and webhook, divided among the organizations. */
   readonly maxRows: number;
 }
 
-/** Numbers events of the organizations behind `after` (function number_events). May be run again. */
+/**
+ * Numbers events of the organizations after `after` (function number_events). Repeating it does no harm.
+ */
 export async function sequenceEvents(
   sql: Database,
   instance: InstanceIdentity,
@@ -87,13 +91,15 @@ interface TurnRow {
 }
 
 export interface DeliveryBacklog {
-  /** Age of the oldest event that is not numbered yet; 0 where all are. */
+  /** Age of the oldest event that is not numbered yet. 0 if all are. */
   readonly oldestUnnumberedSeconds: number;
-  /** Age of the oldest event that an enabled webhook has not received; 0 where there is none. */
+  /** Age of the oldest event that an enabled webhook has not received. 0 if there is none. */
   readonly oldestUndeliveredSeconds: number;
 }
 
-/** Organizations and webhooks that the ages are looked for in: those first in line. */
+/**
+ * Largest number of organizations and webhooks that are searched for the ages: the first in order.
+ */
 const MAX_LOOKED_AT = 1_000;
 
 export async function deliveryBacklog(sql: Database): Promise<DeliveryBacklog> {

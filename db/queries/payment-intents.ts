@@ -19,14 +19,14 @@ export interface NewPaymentIntent {
   readonly processor: string;
   readonly customer: string | null;
   readonly methodId: string | null;
-  /** As the processor names it. */
+  /** Id of the method at the processor. */
   readonly method: string;
   readonly returnUrl: string | null;
 }
 
 export interface PaymentIntent extends NewPaymentIntent {
   readonly state: PaymentState;
-  /** As the processor names the payment. */
+  /** Id of the payment at the processor. */
   readonly reference: string | null;
   readonly errorReason: string | null;
   readonly errorMessage: string | null;
@@ -35,14 +35,14 @@ export interface PaymentIntent extends NewPaymentIntent {
   readonly createdAtMs: number;
 }
 
-/** An instance that asks the processor has so long; then another may. */
+/** How long an instance has to call the processor. Then another one may. */
 export const PAYMENT_BUSY_SECONDS = 60;
 const FIRST_LOOK_SECONDS = 10;
 const MAX_LOOK_SECONDS = 900;
 
 /**
- * Writes a payment down before the processor is asked for it. False, and nothing is written, where its id or
- * its idempotency key is taken. The key of a payment that succeeded is free after a day.
+ * Writes a payment before the processor is called for it. Returns false, and writes nothing, if its id or its
+ * idempotency key is taken. The key of a payment that succeeded can be used again after a day.
  */
 export function insertPaymentIntent(
   sql: Database,
@@ -111,7 +111,9 @@ export async function findPaymentByKey(
   return row && intentOf(row);
 }
 
-/** Takes a payment whose outcome is open, to ask the processor; undefined while another instance does. */
+/**
+ * Claims a payment of unknown outcome, to call the processor. Returns undefined while another instance has it.
+ */
 export async function claimPaymentIntent(
   sql: Database,
   instanceId: string,
@@ -126,7 +128,7 @@ export async function claimPaymentIntent(
   return row && intentOf(row);
 }
 
-/** The same for payments that are due for a look-up, and for those that dead instances left. */
+/** Claims payments that are due for a look-up, and those that dead instances have left. */
 export async function claimOpenPayments(
   sql: Database,
   instanceId: string,
@@ -154,8 +156,8 @@ export interface PaymentSuccess {
 }
 
 /**
- * Credits a payment in the transaction that marks it as succeeded: once, and also where it was marked as
- * failed before. Undefined where it was credited before.
+ * Credits a payment in the transaction that marks it as succeeded: once, even if it was marked as failed before.
+ * Returns undefined if it was credited before.
  */
 export async function creditPayment(
   sql: Database,
@@ -186,7 +188,7 @@ export async function keepReceipt(sql: Database, id: string, url: string): Promi
   await sql`UPDATE payment_intents SET receipt_url = ${url} WHERE id = ${id} AND receipt_url IS NULL`;
 }
 
-/** Addresses of receipts, by the transactions of these that have one. */
+/** Returns the addresses of receipts, for those of these transactions that have one. */
 export async function receiptsOf(
   sql: Database,
   organizationId: string,
@@ -201,8 +203,8 @@ export async function receiptsOf(
 }
 
 /**
- * Ends a payment that charged nothing, and frees its idempotency key. False if it has ended before, or if the instance
- * does not have it any more: another one may be asking the processor for it.
+ * Ends a payment that charged nothing, and releases its idempotency key. Returns false if it has ended before, or if
+ * the instance no longer has it: another one may be calling the processor for it.
  */
 export async function failPayment(
   sql: Database | DatabaseTransaction,
@@ -214,7 +216,7 @@ export async function failPayment(
     readonly reference: string | undefined;
   },
 ): Promise<boolean> {
-  // The locked row makes a reaper of this instance wait, and with it the next owner of the payment.
+  // The locked row makes a reaper of this instance wait, and so the next owner of the payment.
   const failed = await sql`
     WITH owner AS MATERIALIZED (
       SELECT id FROM instances
@@ -229,8 +231,8 @@ export async function failPayment(
 }
 
 /**
- * The processor was asked, and the outcome is open: it is looked up again, ever less often. False where it
- * has ended meanwhile.
+ * Records that the processor was called without an outcome: the payment is looked up again, less often each time.
+ * Returns false if it has ended in the meantime.
  */
 export async function notePaymentOpen(
   sql: Database,

@@ -1,10 +1,10 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 
-/** What an organization may pay with. */
+/** A payment method of an organization. */
 export interface PaymentMethod {
   readonly id: string;
   readonly organizationId: string;
-  /** As the processor names it. */
+  /** Id of the method at the processor. */
   readonly reference: string;
   readonly type: string;
   readonly brand: string | null;
@@ -30,7 +30,7 @@ export interface MethodOwner {
   readonly processor: string;
 }
 
-/** Oldest first. */
+/** Lists methods, oldest first. */
 export async function listPaymentMethods(
   sql: Database,
   { organizationId, processor }: MethodOwner,
@@ -41,7 +41,7 @@ export async function listPaymentMethods(
   return rows.map(methodOf);
 }
 
-/** By its id, or by the processor's name for it; without one, the default. */
+/** Finds a method by its id or by the processor's id. Without one, returns the default. */
 export async function findPaymentMethod(
   sql: Database,
   { organizationId, processor }: MethodOwner,
@@ -72,7 +72,9 @@ export interface PendingMethod {
   readonly setupReference: string;
 }
 
-/** Methods that are being entered on the processor's page; of many, any of them. */
+/**
+ * Returns methods that are being entered on the processor's page. If there are many, returns any of them.
+ */
 export async function pendingPaymentMethods(
   sql: Database,
   processor: string,
@@ -95,8 +97,8 @@ export async function removePendingMethod(sql: Database, id: string): Promise<vo
 }
 
 /**
- * Adds a method, or completes a pending one, once; where the organization has no default, it becomes that.
- * Of a method that it has already nothing changes.
+ * Adds a method, or completes a pending one, once. If the organization has no default, it becomes the default. Does
+ * nothing if the organization has the method already.
  */
 export async function activatePaymentMethod(
   sql: Database,
@@ -110,12 +112,12 @@ export async function activatePaymentMethod(
 ): Promise<PaymentMethod> {
   return await sql.begin(async (transaction) => {
     await lockMethods(transaction, method.organizationId);
-    const [known] = await transaction<MethodRow[]>`SELECT * FROM payment_methods
+    const [existing] = await transaction<MethodRow[]>`SELECT * FROM payment_methods
       WHERE organization_id = ${method.organizationId} AND processor = ${method.processor}
         AND state = 'active' AND reference = ${method.reference}`;
-    if (known !== undefined) {
+    if (existing !== undefined) {
       await transaction`DELETE FROM payment_methods WHERE id = ${method.id} AND state = 'pending'`;
-      return methodOf(known);
+      return methodOf(existing);
     }
     const [row] = await transaction<MethodRow[]>`
       INSERT INTO payment_methods AS m (id, organization_id, processor, state, reference, type, brand,
@@ -132,7 +134,7 @@ export async function activatePaymentMethod(
   });
 }
 
-/** False where the organization has no such method. */
+/** Returns false if the organization has no such method. */
 export async function makeDefaultMethod(
   sql: Database,
   { organizationId, processor }: MethodOwner,
@@ -150,7 +152,9 @@ export async function makeDefaultMethod(
   });
 }
 
-/** Gives a method up. Its row stays, for the payments that name it. False where there is no such. */
+/**
+ * Detaches a method. Its row stays, for the payments that name it. Returns false if it does not exist.
+ */
 export async function detachPaymentMethod(
   sql: Database,
   { organizationId, processor }: MethodOwner,
@@ -165,7 +169,7 @@ export async function detachPaymentMethod(
   return detached.count > 0;
 }
 
-/** The same of a method that its processor gave up. */
+/** Records that the processor has detached a method. */
 export async function noteMethodDetached(
   sql: Database,
   processor: string,
@@ -184,7 +188,7 @@ export async function findPaymentCustomer(
   return row?.reference;
 }
 
-/** The first one stays, also where two are made at once. */
+/** Stores a customer. The first one stays, even if two are created at the same time. */
 export async function keepPaymentCustomer(
   sql: Database,
   { organizationId, processor }: MethodOwner,
@@ -192,11 +196,11 @@ export async function keepPaymentCustomer(
 ): Promise<string> {
   await sql`INSERT INTO payment_customers (organization_id, processor, reference)
     VALUES (${organizationId}, ${processor}, ${reference}) ON CONFLICT DO NOTHING`;
-  const kept = await findPaymentCustomer(sql, { organizationId, processor });
-  return kept!;
+  const customer = await findPaymentCustomer(sql, { organizationId, processor });
+  return customer!;
 }
 
-/** Two methods that are added at once must not both become the default. */
+/** Two methods that are added at the same time must not both become the default. */
 async function lockMethods(sql: DatabaseTransaction, organizationId: string): Promise<void> {
   await sql`SELECT 1 FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
 }

@@ -9,14 +9,14 @@ export interface PaymentRefund {
   readonly intentId: string;
   /** The credit command that takes it from the balance. */
   readonly orderId: string;
-  /** Null: all that is left. */
+  /** Nano-USD. Null: all that is left. */
   readonly askedNano: bigint | null;
   readonly amountNano: bigint;
   readonly state: RefundState;
   readonly transactionId: string | null;
   readonly reference: string | null;
   readonly createdAtMs: number;
-  /** Of the payment, as the processor names it, and as people know it. */
+  /** Ids of the payment at the processor, and for people. */
   readonly chargeReference: string;
   readonly description: string;
 }
@@ -36,7 +36,7 @@ interface RefundRow {
   readonly description: string;
 }
 
-/** The processor has so long to answer; then another look may ask. */
+/** How long the processor has to answer, in seconds. Then another look-up may call it. */
 const BUSY_SECONDS = 60;
 const FIRST_LOOK_SECONDS = 10;
 const MAX_LOOK_SECONDS = 3_600;
@@ -68,8 +68,8 @@ export interface NewRefund {
 }
 
 /**
- * Writes a refund down before anything is taken. Returns what is left of the payment where it is more than
- * that, or nothing; undefined where it is written, or stood there already.
+ * Writes a refund before money is taken. Returns the amount that is left of the payment if the refund is larger, or if
+ * nothing is left. Returns undefined if the refund is written, or existed already.
  */
 export async function insertRefund(
   sql: Database,
@@ -123,12 +123,12 @@ export async function claimOpenRefunds(
   return rows.map(refundOf);
 }
 
-/** The balance does not cover it, or the order was withdrawn: as if it had not been asked for. */
+/** Deletes a refund that the balance does not cover, or whose order was withdrawn. */
 export async function forgetOrderedRefund(sql: Database, id: string): Promise<void> {
   await sql`DELETE FROM payment_refunds WHERE id = ${id} AND state = 'ordered'`;
 }
 
-/** It is taken from the balance. False where it is not `ordered` any more. */
+/** Records that it was taken from the balance. Returns false if it is no longer `ordered`. */
 export async function noteRefundTaken(
   sql: Database,
   id: string,
@@ -161,7 +161,9 @@ export async function noteRefundSucceeded(
     WHERE id = ${id} AND state = 'pending'`;
 }
 
-/** Puts the money back into the balance, once; a refund may fail days after the processor took it. */
+/**
+ * Puts the money back into the balance, once. A refund may fail days after the processor has accepted it.
+ */
 export async function failRefund(
   sql: Database,
   failure: { readonly id: string; readonly transactionId: string; readonly description: string },

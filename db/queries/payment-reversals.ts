@@ -5,11 +5,11 @@ export type ReversalState = "open" | "lost" | "returned";
 
 /** Money that the processor took back by itself. */
 export interface NewReversal {
-  /** As the processor names it. */
+  /** Id of the reversal at the processor. */
   readonly id: string;
   readonly kind: "dispute" | "refund";
   readonly processor: string;
-  /** The payment, as the processor names it. */
+  /** Id of the payment at the processor. */
   readonly paymentReference: string;
   readonly amountNano: bigint;
   readonly state: ReversalState;
@@ -21,7 +21,7 @@ export interface PaymentReversal {
   readonly kind: "dispute" | "refund";
   readonly amountNano: bigint;
   readonly state: ReversalState;
-  /** Of the top-up. */
+  /** Description of the top-up. */
   readonly description: string;
 }
 
@@ -29,10 +29,9 @@ const FIRST_LOOK_SECONDS = 10;
 const MAX_LOOK_SECONDS = 3_600;
 
 /**
- * Writes down what the processor reports of a reversal. What has ended stays so, whichever report comes last.
- * A dispute that is new suspends the organization in the same transaction, and the last one that is won ends
- * that.
- * Undefined where the payment is none of the gateway's.
+ * Writes the state of a reversal that the processor reports. An ended one never changes, whichever report comes last. A
+ * new dispute suspends the organization in the same transaction, and winning the last one ends the suspension. Returns
+ * undefined if the payment is not one of the gateway's.
  */
 export async function noteReversal(
   sql: Database,
@@ -76,7 +75,7 @@ interface ReversalRow {
   readonly description: string;
 }
 
-/** The reversals for which money is due to be taken or put back. */
+/** Claims reversals for which money is due to be taken or put back. */
 export async function claimUnsettledReversals(
   sql: Database,
   limit: number,
@@ -102,7 +101,7 @@ export async function findReversal(
   return row && reversalOf(row);
 }
 
-/** Nothing is to be done for it, as long as it stays in this state. */
+/** Records that nothing is due, while it stays in this state. */
 export async function markReversalSettled(
   sql: Database,
   id: string,
@@ -112,15 +111,15 @@ export async function markReversalSettled(
 }
 
 export interface ReversalOrders {
-  /** The place, in the list, behind the last that there is. */
+  /** Index of the next order in the list. */
   readonly next: number;
-  /** Of all that were carried out. */
+  /** Sum of all orders that were carried out. */
   readonly takenNano: bigint;
-  /** One is neither carried out nor refused. */
+  /** True if an order is neither carried out nor rejected. */
   readonly isOpen: boolean;
 }
 
-/** Of these credit commands. */
+/** Returns the state of these credit commands. */
 export async function reversalOrders(
   sql: Database,
   ids: readonly string[],

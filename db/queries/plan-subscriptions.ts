@@ -1,7 +1,7 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { changeOrganization } from "./organizations.ts";
 
-/** `ending`: an operator has changed the plan, and the processor is still to be asked to end it. */
+/** `ending`: an operator has changed the plan, and the processor still has to end it. */
 export type SubscriptionState = "pending" | "open" | "active" | "unpaid" | "ending" | "ended";
 
 export interface NewPlanSubscription {
@@ -11,15 +11,15 @@ export interface NewPlanSubscription {
   readonly processor: string;
   readonly plan: string;
   readonly customer: string | undefined;
-  /** As the processor names it. */
+  /** Id of the payment method at the processor. */
   readonly method: string;
 }
 
 export interface PlanSubscription extends NewPlanSubscription {
-  /** As the processor names it. */
+  /** Id of the subscription at the processor. */
   readonly reference: string | undefined;
   readonly state: SubscriptionState;
-  /** The plan that follows at the end of the period; undefined: the same again. */
+  /** The plan that follows at the end of the period. Undefined: the same plan. */
   readonly nextPlan: string | undefined;
   readonly invoiceUrl: string | undefined;
   readonly periodStartMs: number | undefined;
@@ -28,7 +28,7 @@ export interface PlanSubscription extends NewPlanSubscription {
   readonly createdAtMs: number;
 }
 
-/** How a subscription stands at the processor. */
+/** State of a subscription at the processor. */
 export interface SubscriptionStanding {
   readonly state: Exclude<SubscriptionState, "pending" | "ending">;
   readonly reference?: string | undefined;
@@ -55,15 +55,17 @@ interface SubscriptionRow {
 }
 
 const ANSWER_SECONDS = 60;
-/** One that is due for so long is not looked at: no gateway is set up for its processor. */
+/**
+ * A subscription that has been due for longer is not looked up: no gateway is set up for its processor.
+ */
 const ABANDONED_SECONDS = 300;
 const RETRY_SECONDS = 30;
-/** What the processor does not report is found out after so long at most. */
+/** Longest delay until the gateway finds a change that the processor does not report. */
 const LOOK_SECONDS = 21_600;
 
 /**
- * False, and nothing is written, where the organization has one that has not ended, or is on a plan that it cannot
- * leave by itself.
+ * Returns false, and writes nothing, if the organization has a subscription that has not ended, or is on a plan that it
+ * cannot leave by itself.
  */
 export function insertPlanSubscription(
   sql: Database,
@@ -87,7 +89,7 @@ export function insertPlanSubscription(
   });
 }
 
-/** That of the organization which has not ended. */
+/** Finds the organization's subscription that has not ended. */
 export async function findPlanSubscription(
   sql: Database,
   organizationId: string,
@@ -107,7 +109,9 @@ export async function findSubscriptionByReference(
   return row && subscriptionOf(row);
 }
 
-/** Claims the subscriptions that are due for a look. One whose look fails is due again soon. */
+/**
+ * Claims the subscriptions that are due for a look-up. One whose look-up fails is due again soon.
+ */
 export async function claimSubscriptions(
   sql: Database,
   processor: string,
@@ -124,7 +128,7 @@ export async function claimSubscriptions(
   return rows.map(subscriptionOf);
 }
 
-/** Says which plan follows; false where the subscription has changed meanwhile. */
+/** Sets the following plan. Returns false if the subscription has changed in the meantime. */
 export function setNextPlan(
   sql: Database,
   { organizationId, id, version }: PlanSubscription,
@@ -139,7 +143,10 @@ export function setNextPlan(
   });
 }
 
-/** The processor is just being asked for a subscription, so that none is known that could be ended. */
+/**
+ * Returns true while the processor is being called for a new subscription. Then no subscription is known that could be
+ * ended.
+ */
 export async function isSubscribing(
   sql: Database | DatabaseTransaction,
   organizationId: string,
@@ -151,21 +158,22 @@ export async function isSubscribing(
 }
 
 /**
- * An operator puts the organization on a plan: what was paid for another one is to be ended at the processor, which is
- * durable with the change. Only a paid subscription to that very plan goes on. False while `isSubscribing`. One that no
- * gateway asks the processor for is looked for there before it is ended, once a gateway is set up for that again.
+ * Puts the organization on a plan for an operator. The change makes it durable that the processor has to end a
+ * subscription to another plan. Only a paid subscription to that plan continues. Returns false while `isSubscribing`. A
+ * subscription that no gateway orders is looked up at the processor before it is ended, once a gateway is set up for
+ * that again.
  */
 export async function endSubscriptionOf(
   sql: DatabaseTransaction,
   organizationId: string,
   plan: string,
 ): Promise<boolean> {
-  const [known] = await sql<{ state: SubscriptionState }[]>`
+  const [row] = await sql<{ state: SubscriptionState }[]>`
     SELECT state FROM plan_subscriptions
     WHERE organization_id = ${organizationId} AND state <> 'ended'
       AND NOT (plan = ${plan} AND state = 'active') FOR UPDATE`;
-  if (known?.state === "pending" && (await isSubscribing(sql, organizationId))) return false;
-  if (known !== undefined) {
+  if (row?.state === "pending" && (await isSubscribing(sql, organizationId))) return false;
+  if (row !== undefined) {
     await sql`UPDATE plan_subscriptions
       SET state = 'ending', next_look_at = clock_timestamp(), version = version + 1
       WHERE organization_id = ${organizationId}`;
@@ -174,14 +182,14 @@ export async function endSubscriptionOf(
 }
 
 /**
- * Writes down how a subscription stands, and moves the organization to the plan that is paid for, or back.
- * An enterprise plan, which only operators set, stays, as does the plan for which one was to be ended. The change is
- * that of who asked for it, unless the transaction has an author. False, and nothing is written, where the
- * subscription has changed since it was read.
+ * Writes the state of a subscription, and moves the organization to the paid plan, or back. An enterprise plan, which
+ * only operators set, stays, and so does the plan for which a subscription was to end. The author of the change is that
+ * of the order, unless the transaction has an author. Returns false, and writes nothing, if the subscription has
+ * changed since it was read.
  */
 export function noteStanding(
   sql: Database,
-  { organizationId, id, version, plan, nextPlan, state: known }: PlanSubscription,
+  { organizationId, id, version, plan, nextPlan, state: stateBefore }: PlanSubscription,
   standing: SubscriptionStanding,
 ): Promise<boolean> {
   const { state, reference = null, invoiceUrl = null, periodStartMs, periodEndMs } = standing;
@@ -204,7 +212,7 @@ export function noteStanding(
     if (isPaid && (before === "free" || before === "byok")) {
       await setAuthorOf(transaction, organizationId);
       await changeOrganization(transaction, organizationId, { plan });
-    } else if (!isPaid && before === plan && known !== "ending") {
+    } else if (!isPaid && before === plan && stateBefore !== "ending") {
       if (nextPlan !== undefined) await setAuthorOf(transaction, organizationId);
       await changeOrganization(transaction, organizationId, { plan: nextPlan ?? "free" });
     }

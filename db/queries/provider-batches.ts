@@ -7,7 +7,7 @@ import { orgAccountId } from "../ledger/rows.ts";
 export type ProviderBatchState = "filling" | "ordered" | "running" | "read" | "lost";
 
 export interface NewProviderBatch {
-  /** The mark by which it is found at the provider. */
+  /** The mark that identifies it at the provider. */
   readonly id: string;
   readonly batchId: string;
   readonly providerId: string;
@@ -15,18 +15,18 @@ export interface NewProviderBatch {
   readonly model: string;
   readonly providerModel: string;
   readonly kind: string;
-  /** What its lines are billed by. */
+  /** Prices of its lines. */
   readonly terms: ModelTerms;
 }
 
 export interface ProviderBatchRecord extends NewProviderBatch {
   readonly state: ProviderBatchState;
-  /** How many it was ordered with. */
+  /** Number of its requests when it was ordered. */
   readonly requests: number;
   /** Its id at the provider. */
   readonly providerBatch: string | null;
   readonly orderedAtMs: number | null;
-  /** Since it was ordered, by the clock of the database. */
+  /** Milliseconds since it was ordered, by the clock of the database. */
   readonly ageMs: number | null;
   readonly isCancelled: boolean;
 }
@@ -58,7 +58,7 @@ interface ProviderBatchRow {
   readonly is_cancelled: boolean;
 }
 
-/** Those of a batch, oldest first. */
+/** Returns the provider batches of a batch, oldest first. */
 export async function providerBatchesOf(
   sql: Database,
   batchId: string,
@@ -84,7 +84,7 @@ export async function providerBatchesOf(
   }));
 }
 
-/** Ids, at a provider, of batches that are known to be this gateway's. */
+/** Returns the ids, at a provider, of batches that are known to be this gateway's. */
 export async function knownProviderBatches(
   sql: Database,
   providerId: string,
@@ -94,7 +94,7 @@ export async function knownProviderBatches(
   return new Set(rows.map((row) => row.provider_batch));
 }
 
-/** From now on it may be at its provider. */
+/** Records that it may be at its provider from now on. */
 export async function orderProviderBatch(sql: DatabaseTransaction, id: string): Promise<void> {
   await sql`UPDATE provider_batches SET state = 'ordered', ordered_at = clock_timestamp(),
       requests = (SELECT count(*) FROM provider_batch_lines WHERE provider_batch = ${id})
@@ -120,12 +120,12 @@ export async function removeProviderBatch(sql: DatabaseTransaction, id: string):
 /** A line that is at a provider. */
 export interface HandedLine {
   readonly line: number;
-  /** Names its hold. */
+  /** Id of its hold. */
   readonly requestId: string;
   readonly feeBasisPoints: number;
 }
 
-/** Written with the holds of the lines. */
+/** Returns an effect that writes lines together with their holds. */
 export function handLinesEffect(
   { id, batchId }: Pick<NewProviderBatch, "id" | "batchId">,
   lines: readonly HandedLine[],
@@ -149,7 +149,9 @@ export function handLinesEffect(
   };
 }
 
-/** Lines of a batch that were handed over: those that are at providers, and those that are not any more. */
+/**
+ * Returns the lines of a batch that were submitted: those that are at providers, and those that no longer are.
+ */
 export async function handedLinesOf(
   sql: Database,
   batchId: string,
@@ -161,7 +163,7 @@ export async function handedLinesOf(
   return { out: linesOf(true), back: linesOf(false) };
 }
 
-/** What holds money of an organization for lines at providers. */
+/** Returns true if the organization has holds for lines at providers. */
 export async function hasHandedLines(sql: Database, organizationId: string): Promise<boolean> {
   const [row] = await sql<{ has_some: boolean }[]>`
     SELECT EXISTS (SELECT FROM provider_batch_lines l JOIN batches b ON b.id = l.batch_id
@@ -171,8 +173,8 @@ export async function hasHandedLines(sql: Database, organizationId: string): Pro
 }
 
 /**
- * What more an organization's lines at providers may hold, together half of what nothing else holds, so that its calls
- * have the other half for as long as these wait. Null where its credit has no limit.
+ * Returns how much more an organization's lines at providers may hold. Together they may hold 50 % of the amount that
+ * nothing else holds, so that its calls have the rest while these wait. Null if its credit has no limit.
  */
 export async function roomForLines(
   sql: Database,
@@ -188,7 +190,9 @@ export async function roomForLines(
   return { roomNano: row?.room_nano ?? null, isEmpty: row?.is_empty !== false };
 }
 
-/** All lines that a provider's batch was given, and those that are still there, by number, with what they hold. */
+/**
+ * Returns all lines of a provider's batch, and those that are still there, by number, with their holds.
+ */
 export async function linesAtProvider(
   sql: Database,
   providerBatchId: string,
@@ -215,7 +219,9 @@ export async function linesAtProvider(
   return { given: new Set(rows.map(({ line }) => line)), out };
 }
 
-/** Written with the ends of their holds: they are at no provider any more, and are not handed over again. */
+/**
+ * Records that lines are no longer at a provider, and are not submitted again. It runs with the ends of their holds.
+ */
 export async function endHandedLines(
   sql: DatabaseTransaction,
   batchId: string,
@@ -225,7 +231,7 @@ export async function endHandedLines(
     WHERE batch_id = ${batchId} AND request_id = ANY (${sql.array([...requestIds])}::text[])`;
 }
 
-/** Written with the ends of their holds: as if they had never been handed over. */
+/** Deletes lines, which then count as never submitted. It runs with the ends of their holds. */
 export async function resubmitLines(
   sql: DatabaseTransaction,
   batchId: string,
@@ -235,14 +241,14 @@ export async function resubmitLines(
     WHERE batch_id = ${batchId} AND request_id = ANY (${sql.array([...requestIds])}::text[])`;
 }
 
-/** Of a batch that has ended. */
+/** Deletes the lines of a batch that has ended. */
 export async function forgetHandedLines(sql: DatabaseTransaction, batchId: string): Promise<void> {
   await sql`DELETE FROM provider_batch_lines WHERE batch_id = ${batchId} AND request_id IS NULL`;
 }
 
 const BIGINT = /^-?\d+n$/;
 
-/** JSON; prices are integers of any size. */
+/** Returns JSON. Prices are integers of any size. */
 function textOfTerms(terms: ModelTerms): string {
   const { contextLength, maxOutputTokens, prices, capabilities } = terms;
   return JSON.stringify({ contextLength, maxOutputTokens, prices, capabilities }, (_, value) =>

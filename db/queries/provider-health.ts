@@ -2,8 +2,8 @@ import type { Database } from "../client.ts";
 import { insertOutboxEvents, type OutboxEvent } from "./outbox.ts";
 
 /**
- * Notes that a provider fails its health checks, and reports that to every organization with a webhook for the
- * event: once until it is noted as healthy again, however many instances find it out.
+ * Records that a provider fails its health checks, and reports that to every organization with a webhook for the event:
+ * once until it is recorded as healthy again, however many instances notice it.
  */
 export function noteUnhealthy(
   sql: Database,

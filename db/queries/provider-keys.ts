@@ -49,8 +49,8 @@ export interface NewProviderKey extends Omit<ProviderKeyRecord, "isValid"> {
 }
 
 /**
- * Stores a key; undefined where the organization has `max` already, which the lock of the organization makes
- * exact over all instances.
+ * Stores a key. Returns undefined if the organization has `max` keys already. The lock of the organization makes that
+ * exact across instances.
  */
 export function insertProviderKey(
   sql: Database,
@@ -61,7 +61,7 @@ export function insertProviderKey(
     const secret = key.secret(await sealingKeyId(transaction));
     const createdAt = new Date(key.createdAtMs).toISOString();
     await transaction`SELECT 1 FROM organizations WHERE id = ${key.organizationId} FOR NO KEY UPDATE`;
-    // A statement of its own, whose snapshot is younger than the lock.
+    // A separate statement, because its snapshot is newer than the lock.
     const [row] = await transaction<ProviderKeyRow[]>`
       INSERT INTO provider_keys
         (id, organization_id, provider_id, name, key_prefix, secret, base_url, created_at)
@@ -75,7 +75,7 @@ export function insertProviderKey(
   });
 }
 
-/** All keys of an organization, the newest first. */
+/** Lists all keys of an organization, newest first. */
 export async function listProviderKeys(
   sql: Database,
   organizationId: string,
@@ -86,7 +86,7 @@ export async function listProviderKeys(
   return rows.map(recordOf);
 }
 
-/** Those that calls may use, the oldest first. */
+/** Returns the keys that calls may use, oldest first. */
 export function usableProviderKeys(organizationId: string): Query<SealedProviderKey[]> {
   return {
     name: "provider-keys-usable",
@@ -100,7 +100,7 @@ export function usableProviderKeys(organizationId: string): Query<SealedProvider
   };
 }
 
-/** False where the organization has no such key. */
+/** Returns false if the organization has no such key. */
 export function deleteProviderKey(
   sql: Database,
   { id, organizationId }: Pick<ProviderKeyRecord, "id" | "organizationId">,
@@ -114,7 +114,7 @@ export function deleteProviderKey(
   });
 }
 
-/** Notes that the provider refuses a key, and reports it once, however many calls find that out. */
+/** Records that the provider rejects a key, and reports it once, however many calls notice it. */
 export function invalidateProviderKey(
   sql: Database,
   id: string,

@@ -3,17 +3,17 @@ import type { Database } from "../client.ts";
 /** Requests of a key that were admitted within one tenth of a second. */
 export interface PastAdmissions {
   readonly keyId: string;
-  /** When the last of them began, milliseconds since the epoch. */
+  /** Start of the last of them, milliseconds since the epoch. */
   readonly lastMs: number;
-  /** Of requests; 0 where the key has no limit of them. */
+  /** Number of requests. 0 if the key has no limit on requests. */
   readonly count: number;
-  /** Of tokens that they have used; 0 as well. */
+  /** Number of tokens that they have used. 0 if the key has no limit on tokens. */
   readonly tokens: number;
 }
 
 /**
- * Charged requests of rate-limited keys that began at `sinceMs` or later, in the order of time. A request's id
- * begins with its time, so this reads a range of the index on request ids, however long the ledger is.
+ * Returns charged requests of rate-limited keys that began at `sinceMs` or later, ordered by time. A request's id
+ * begins with its time, so this reads a range of the index on request ids, whatever the size of the ledger.
  */
 export async function recentAdmissions(sql: Database, sinceMs: number): Promise<PastAdmissions[]> {
   const firstId = `req_${Math.max(0, Math.floor(sinceMs)).toString(16).padStart(12, "0")}`;
@@ -26,7 +26,7 @@ export async function recentAdmissions(sql: Database, sinceMs: number): Promise<
         coalesce(prompt_tokens, 0)::bigint + coalesce(completion_tokens, 0) AS tokens
       FROM transactions
       WHERE request_id >= ${firstId} AND request_id < 'req_g'
-        -- A pattern would take as long as all the rest together.
+        -- A pattern match would take as long as the rest of the query.
         AND translate(substr(request_id, 5, 12), '0123456789abcdef', '') = ''
     ) charged
     JOIN api_keys ON api_keys.id = charged.key_id

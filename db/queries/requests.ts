@@ -5,10 +5,10 @@ import type { Database, SqlFragment } from "../client.ts";
 
 /*
  * Charged requests, which are transactions, and failed ones, in one order: a failure follows the charge at its
- * `position`. No index of transactions serves this but their primary key, so that it costs charges nothing.
+ * `position`. It uses only the primary key of transactions, so that it adds no cost to charges.
  */
 
-/** A place in the list: of a charge its sequence, of a failure also when it ended, and its id. */
+/** A position in the list: of a charge its sequence, of a failure also its end and its id. */
 export interface RequestPlace {
   readonly position: bigint;
   readonly failedAtMs: number | undefined;
@@ -27,7 +27,7 @@ export interface RequestListing {
   readonly fromMs: number | undefined;
   /** Exclusive. */
   readonly beforeMs: number | undefined;
-  /** The page begins behind it. */
+  /** The page begins after it. */
   readonly after: RequestPlace | undefined;
   readonly limit: number;
 }
@@ -41,25 +41,25 @@ export interface ListedRequest {
   readonly errorCode: string | null;
   readonly user: string | null;
   readonly sessionId: string | null;
-  /** Undefined where nothing was charged. */
+  /** Undefined if nothing was charged. */
   readonly usage: ListedUsage | undefined;
   readonly costNano: bigint;
   readonly latencyMs: number | null;
   readonly createdAtMs: number;
 }
 
-/** A request as it is shown by itself. */
+/** A request in full. */
 export interface ShownRequest extends ListedRequest {
-  /** Of its charge. */
+  /** Transaction of its charge. */
   readonly transactionId: string | null;
-  /** True where the gateway counted, because the provider reported no usage. */
+  /** True if the gateway counted, because the provider reported no usage. */
   readonly isEstimated: boolean | null;
-  /** Where one of the organization's own served it: nothing was charged for the provider. */
+  /** Set if a BYOK key served it: nothing was charged for the provider. */
   readonly providerKeyId: string | null;
   readonly listPriceUsd: number | null;
   readonly queueMs: number | null;
   readonly firstTokenMs: number | null;
-  /** Null where the first endpoint of its plan answered at once, or none was called. */
+  /** Null if the first endpoint of its plan answered immediately, or none was called. */
   readonly routing: RecordedRouting | null;
 }
 
@@ -73,20 +73,22 @@ interface ListedUsage {
 
 export interface RequestPage {
   readonly requests: ListedRequest[];
-  /** Where the next page begins; undefined at the end of the list. */
+  /** Start of the next page. Undefined at the end of the list. */
   readonly nextAfter: string | undefined;
 }
 
-/** Rows of each kind that one page looks at where it filters: what it has found by then is its page. */
+/**
+ * Largest number of rows of each kind that one filtered page reads. The matches among them are its page.
+ */
 const MAX_FILTERED_ROWS = 5_000;
-/** The same where it looks into what requests recorded, which may be long. */
+/** The limit for a filter on recorded details, which may be long. */
 const MAX_DETAILED_ROWS = 2_000;
-/** The same where times bound it: nearly all rows between them are of the page. */
+/** The limit for a time span: nearly all rows within it match. */
 const MAX_DATED_ROWS = 1_000;
-/** Failures that were charged after they were written down are passed over. */
+/** Failures that were charged after they were written are skipped. */
 const SPARE_ROWS = 100;
 
-/** Newest first. */
+/** Lists requests, newest first. */
 export async function listRequests(sql: Database, listing: RequestListing): Promise<RequestPage> {
   const { organizationId, keyId, limit } = listing;
   const [upper, lower] = await bounds(sql, listing);
@@ -141,10 +143,10 @@ export async function listRequests(sql: Database, listing: RequestListing): Prom
   return { requests, nextAfter: nextAfter ?? undefined };
 }
 
-/** Whose requests are looked for. */
+/** The owner of the requests to find. */
 interface RequestOwner {
   readonly organizationId: string;
-  /** Undefined: of any of its keys. */
+  /** Undefined: any of its keys. */
   readonly keyId: string | undefined;
 }
 
@@ -188,7 +190,7 @@ export async function findRequestPlace(
   return row && { position: row.position, failedAtMs: row.failed_at?.getTime(), id };
 }
 
-/** The charge comes before the failure of the same request. */
+/** Returns the position of a request. The charge comes before the failure of the same request. */
 function place(sql: Database, { organizationId, keyId }: RequestOwner, id: string): SqlFragment {
   const ofKey = keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`;
   return sql`SELECT sequence AS position, '-infinity'::timestamptz AS failed_at, request_id AS id
@@ -215,7 +217,9 @@ interface UpperBound {
 
 const LAST_SEQUENCE = 2n ** 63n - 1n;
 
-/** Where the rows of a page can lie: the upper bound, and the sequence behind which they all come. */
+/**
+ * Returns the range of the rows of a page: the upper bound, and the sequence after which they all come.
+ */
 async function bounds(sql: Database, listing: RequestListing): Promise<[UpperBound, bigint]> {
   const { organizationId, after, fromMs, beforeMs } = listing;
   const behind = after === undefined ? undefined : placeBound(after);
@@ -248,12 +252,12 @@ function isBelow(one: FailedBound, other: FailedBound): boolean {
   return one.atMs < other.atMs || (one.atMs === other.atMs && one.id < other.id);
 }
 
-/** By how much the clock of the database may have been set back between transactions. */
+/** Largest step by which the clock of the database may have been set back between transactions. */
 const CLOCK_STEP_MS = 5_000;
 
 /**
- * The last transaction before a point in time, 0 where there is none. They are numbered without a gap in the order
- * of their times, so that halving finds it in as many steps as their number has bits.
+ * Returns the last transaction before a point in time, 0 if there is none. Transactions are numbered without a gap in
+ * the order of their times, so a binary search finds it.
  */
 async function lastSequence(sql: Database, organizationId: string, ms: number): Promise<bigint> {
   const [row] = await sql<{ low: bigint }[]>`
@@ -280,7 +284,7 @@ function scannedRows(listing: RequestListing): number {
   return isDated ? MAX_DATED_ROWS : listing.limit + 1 + SPARE_ROWS;
 }
 
-/** `t` is the charge, `e` what was written down of its failure. */
+/** Returns the condition on charges. `t` is the charge, `e` the row of its failure. */
 function chargedMatches(sql: Database, listing: RequestListing): SqlFragment {
   const { keyId, model, status, errorCode, user, sessionId } = listing;
   return sql`(true
@@ -309,7 +313,9 @@ function within(sql: Database, time: SqlFragment, { fromMs, beforeMs }: RequestL
     ${beforeMs === undefined ? sql`` : sql`AND ${time} < ${new Date(beforeMs)}`}`;
 }
 
-/** Charges have a status of their own where their answer failed as a whole. */
+/**
+ * Returns the error code of a charge. A charge has a status of its own if its answer failed as a whole.
+ */
 function chargedErrorCode(sql: Database, failure: SqlFragment): SqlFragment {
   return sql`coalesce(${failure}.error_code, CASE t.status WHEN 499 THEN 'client_closed_request'
     WHEN 408 THEN 'provider_timeout' WHEN 400 THEN 'content_policy_violation' END)`;

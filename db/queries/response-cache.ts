@@ -3,22 +3,22 @@ import { recordAct } from "./audit-log.ts";
 import type { Seal } from "./master-key.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
-/** Where an answer is kept: for one request of one organization. */
+/** Key of a stored answer: one request of one organization. */
 export interface AnswerKey {
   readonly organizationId: string;
   /** SHA-256, hex. */
   readonly keyHash: string;
 }
 
-/** What is known of an answer besides its text. */
+/** Facts about an answer besides its text. */
 export interface AnswerNote {
   /** The model that served it. */
   readonly model: string;
   readonly provider: string;
-  /** What it was charged when it was made. */
+  /** Its original charge, in nano-USD. */
   readonly costNano: bigint;
   readonly usage: Readonly<Record<string, unknown>>;
-  /** Headers that say how it was asked for. */
+  /** Headers that describe the original request. */
   readonly headers: Readonly<Record<string, string>>;
 }
 
@@ -26,9 +26,11 @@ export interface SealedAnswer extends AnswerNote {
   readonly sealed: Uint8Array;
 }
 
-/** What a look for an answer finds: it, or what it takes to keep one. */
+/** Result of a look-up: the answer, or the state that is needed to store one. */
 export interface FoundAnswer {
-  /** Of the organization's cache: what began under an earlier one is not kept. */
+  /**
+   * Generation of the organization's cache: an answer that was requested in an earlier one is not stored.
+   */
   readonly generation: number;
   readonly answer: SealedAnswer | undefined;
 }
@@ -45,7 +47,8 @@ interface AnswerRow {
 }
 
 /**
- * What is at each of the places, in their order.
+ * Returns the answers of the keys, in their order.
+ *
  * @param nowMs answers that expired before are not found
  */
 export async function findCachedAnswers(
@@ -79,19 +82,21 @@ export interface NewAnswer extends AnswerNote {
   readonly expiresAtMs: number;
 }
 
-/** Of one organization. */
+/** Limits of one organization. */
 export interface CacheBounds {
   readonly maxEntries: number;
   readonly maxBytes: number;
 }
 
-/** Where it is full, a cache is emptied to this part of its bounds, so that few answers make room. */
+/**
+ * A full cache is emptied to this part of its limits, so that it does not have to remove answers each time.
+ */
 const EMPTIED_TO = 0.9;
 
 /**
- * Keeps an answer, and removes the least recently used ones where there are too many then. False, with nothing
- * kept, where the cache was purged since the answer was asked for. The transaction does not wait for the disk: what
- * a crashing server loses is asked for again.
+ * Stores an answer, and removes the least recently used ones if there are too many. Returns false, and stores nothing,
+ * if the cache was purged since the request. The transaction does not wait for the disk: an answer that a crashing
+ * server loses is requested again.
  */
 export function keepAnswer(
   sql: Database,
@@ -146,7 +151,7 @@ async function putAnswer(
   return { entries: row!.entries, bytes: Number(row!.bytes) };
 }
 
-/** Expired answers go first, then those that were not used for longest. */
+/** Removes expired answers first, then the least recently used ones. */
 async function makeRoom(
   sql: DatabaseTransaction,
   organizationId: string,
@@ -171,7 +176,7 @@ async function makeRoom(
     WHERE organization_id = ${organizationId}`;
 }
 
-/** Notes that answers were used; those that another transaction is changing are passed over. */
+/** Records that answers were used. Skips those that another transaction is changing. */
 export async function noteAnswersUsed(
   sql: Database,
   uses: readonly (AnswerKey & { readonly usedAtMs: number })[],
@@ -189,15 +194,15 @@ export async function noteAnswersUsed(
     WHERE a.organization_id = used.organization_id AND a.key_hash = used.key_hash`;
 }
 
-/** Which answers a purge removes: all of the organization's, but for what is stated. */
+/** The answers that a purge removes: all of the organization's that match. */
 export interface PurgeSelection {
   readonly model?: string | undefined;
   readonly keyHash?: string | undefined;
 }
 
 /**
- * Removes answers, and keeps every answer from being kept whose request is under way. Returns how many could have
- * been found, in one transaction with the event that reports it.
+ * Removes answers, and keeps the answers of running requests from being stored. Returns how many could have been found,
+ * in one transaction with the event that reports it.
  */
 export function purgeAnswers(
   sql: Database,
@@ -233,7 +238,9 @@ export function purgeAnswers(
 
 const REMOVAL_BATCH = 500;
 
-/** Removes a bounded number of expired answers of one organization. True where there may be more. */
+/**
+ * Removes a bounded number of expired answers of one organization. Returns true if there may be more.
+ */
 export function removeExpiredAnswers(sql: Database): Promise<boolean> {
   return sql.begin(async (transaction) => {
     const [cache] = await transaction<{ organization_id: string }[]>`
@@ -256,10 +263,12 @@ export function removeExpiredAnswers(sql: Database): Promise<boolean> {
   }) as Promise<boolean>;
 }
 
-/** How long a request runs on in the eyes of others behind the last word of its instance. */
+/** How long a request counts as running after the last renewal by its instance. */
 const FLIGHT_LEASE = "10 seconds";
 
-/** True where the request may run; false where an equal one runs already. Durable as far as the server lives. */
+/**
+ * Returns true if the request may run, false if an equal one runs already. The claim is lost if the server crashes.
+ */
 export async function claimFlight(
   sql: Database,
   { organizationId, keyHash }: AnswerKey,
@@ -280,7 +289,7 @@ interface OwnFlight {
   readonly requestId: string;
 }
 
-/** They still run. */
+/** Records that the requests still run. */
 export async function renewFlights(sql: Database, flights: readonly OwnFlight[]): Promise<void> {
   await sql`
     WITH own AS MATERIALIZED (
@@ -303,7 +312,9 @@ export async function endFlight(
     AND key_hash = ${keyHash} AND request_id = ${requestId}`;
 }
 
-/** Removes a bounded number of flights whose instance has died. True where there may be more. */
+/**
+ * Removes a bounded number of flights whose instance has died. Returns true if there may be more.
+ */
 export async function removeOldFlights(sql: Database): Promise<boolean> {
   const removed = await sql`DELETE FROM answer_flights WHERE (organization_id, key_hash) IN (
     SELECT organization_id, key_hash FROM answer_flights WHERE lease_until < clock_timestamp() - interval '1 minute'

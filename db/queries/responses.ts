@@ -4,21 +4,21 @@ import type { CachedResponse, StatementEffect } from "../ledger/effects.ts";
 /** How long a response can be read and continued (spec 3.5). */
 export const LIFETIME = "30 days";
 /**
- * Longer than any call runs. Rows whose charge has not been written are left for so long, and so are those that are
- * not readable any more: a call that began before may still continue from them.
+ * Longer than any call. Rows without a written charge stay for this time, and so do rows that are no longer readable: a
+ * call that began before may still continue from them.
  */
 const LONGEST_CALL = "1 day";
-/** How long the contents of a response stay that does not wait for its charge to be read. */
+/** How long the contents of a response stay that can be read before its charge. */
 export const CONTENTS_KEPT = "31 days";
 
 /**
- * Its head is the response without its output; input and output are items. One that runs in the background has begun
- * as the first, and where it was not answered it has ended as the second: its events, the third, have parts of their
- * own (`background-responses.ts`). In the order of their names.
+ * The head is the response without its output; input and output are items. A background response has begun as in
+ * `begun`, and one that was not answered has ended as in `ended`; its `events` have parts of their own
+ * (`background-responses.ts`). In the order of their names.
  */
 export type ContentKind = "begun" | "ended" | "events" | "head" | "input" | "output";
 
-/** A stored response, as far as those that continue it need it. */
+/** The data of a stored response that those which continue it need. */
 export interface ResponsePlace {
   readonly id: string;
   readonly chainId: string;
@@ -28,7 +28,7 @@ export interface ResponsePlace {
 export interface NewResponse {
   readonly id: string;
   readonly organizationId: string;
-  /** The response that it continues from. */
+  /** The response that it continues. */
   readonly previousId: string | null;
   readonly chainId: string;
 }
@@ -36,12 +36,12 @@ export interface NewResponse {
 /** Sealed. */
 export interface ContentPiece {
   readonly kind: ContentKind;
-  /** Of the kind, from 0. */
+  /** Number within its kind, from 0. */
   readonly number: number;
   readonly sealed: Uint8Array;
 }
 
-/** Digits enough for the pieces of the longest body, so that texts sort as numbers do. */
+/** Enough digits for the pieces of the longest body, so that texts sort as numbers do. */
 const PIECE_DIGITS = 5;
 
 function partOf({ kind, number }: ContentPiece): string {
@@ -49,11 +49,12 @@ function partOf({ kind, number }: ContentPiece): string {
 }
 
 /**
- * Writes pieces of a response whose charge is still to come, sealed with the key of that id: no reader sees
- * them until then. Returns the id of the current sealing key; if it is another one, the function has written nothing.
- * @param waitsForDisk false only for all of a response at once: its charge's commit, which stands behind it in the
- * log, brings both to the disk (PostgreSQL documentation, Asynchronous Commit). A server that crashes in
- * between loses all of it, and `keepResponses` finds that out.
+ * Writes pieces of a response before its charge, sealed with the key of that id: no reader sees them until then.
+ * Returns the id of the current sealing key. If it is another one, nothing was written.
+ *
+ * @param waitsForDisk false only if all pieces of a response are written together: the commit of its charge, which
+ * comes later in the log, brings both to the disk (PostgreSQL documentation, Asynchronous Commit). A server that
+ * crashes in between loses all of them, and `keepResponses` detects that.
  */
 export async function writeUncharged(
   sql: Database,
@@ -84,8 +85,8 @@ export async function writeUncharged(
 }
 
 /**
- * The call of function keep_responses: makes responses visible, of which all contents are written. Raises
- * RESPONSE_LOST, and so ends the transaction of their charges, where one of them is not there.
+ * Returns the call of function keep_responses: it makes responses visible whose contents are all written. Raises
+ * RESPONSE_LOST, and so ends the transaction of their charges, if one of them does not exist.
  */
 export function keepResponses(
   sql: Database | DatabaseTransaction,
@@ -98,7 +99,9 @@ export function keepResponses(
     ${LIFETIME}::interval + ${LONGEST_CALL}::interval)`;
 }
 
-/** Makes a response, of which all contents are written, visible with its charge. */
+/**
+ * Returns an effect that makes a response, whose contents are all written, visible with its charge.
+ */
 export function keepResponseEffect(kept: CachedResponse): StatementEffect {
   return {
     kind: "statement",
@@ -112,17 +115,17 @@ export function keepResponseEffect(kept: CachedResponse): StatementEffect {
   };
 }
 
-/** Which responses are found: those that are answered, or also those in the background that are not. */
+/** Which responses are found: answered ones, or also those that run in the background. */
 export type Answered = "answered" | "any";
 
-/** Of a row of `responses`. */
+/** Returns the condition on a row of `responses`. */
 function isThere(sql: Database, answered: Answered): SqlFragment {
   return answered === "answered"
     ? sql`is_kept`
     : sql`(is_kept OR EXISTS (SELECT 1 FROM background_responses b WHERE b.id = responses.id))`;
 }
 
-/** Undefined where there is none that the organization may read. */
+/** Returns undefined if the organization has no such response. */
 export async function findResponse(
   sql: Database,
   organizationId: string,
@@ -137,8 +140,8 @@ export async function findResponse(
 }
 
 /**
- * The sealed input and output of a response and of all before it, the oldest first. Where one of them was
- * deleted, they begin behind it; they do not expire while a later one lives.
+ * Returns the sealed input and output of a response and of all before it, oldest first. If one of them was deleted,
+ * they begin after it. They do not expire while a later one lives.
  */
 export async function readChain(
   sql: Database,
@@ -146,7 +149,7 @@ export async function readChain(
   id: string,
   answered: Answered = "answered",
 ): Promise<{ readonly pieces: ChainPiece[]; readonly isWhole: boolean }> {
-  // LIMIT and OFFSET keep it to one look into an index for each row, whatever the planner thinks of the tables.
+  // LIMIT and OFFSET make the planner read one index entry for each row, whatever the statistics are.
   const rows: (ChainPiece & { previous_id: string | null })[] = [];
   const reading = sql<typeof rows>`
     WITH RECURSIVE chain AS (
@@ -167,18 +170,18 @@ export async function readChain(
 }
 
 export interface ChainPiece {
-  /** Of its response. */
+  /** Id of its response. */
   readonly id: string;
   readonly kind: ContentKind;
   readonly sealed: Uint8Array;
 }
 
-/** Reading more rows at once would hold the event loop: 4,096 take about 5 ms. */
+/** Reading more rows in one step would block the event loop: 4,096 take about 5 ms. */
 const ROWS_AT_ONCE = 4_096;
 
 /**
- * Sealed contents of one kind, or of several, of those of the responses that the organization may read. Not of those
- * that are not charged, unless the kinds are those of their running.
+ * Returns sealed contents of one kind, or of several, of those responses that the organization may read. Responses
+ * without a charge are left out, unless the kinds are those of running ones.
  */
 export async function readContents(
   sql: Database,
@@ -198,7 +201,7 @@ export async function readContents(
 
 const OF_RUNNING: ReadonlySet<ContentKind> = new Set(["begun", "ended"]);
 
-/** How many bytes of input and output these responses have together. */
+/** Returns the total size of input and output of these responses. */
 export async function sizeOfResponses(
   sql: Database,
   organizationId: string,
@@ -211,8 +214,8 @@ export async function sizeOfResponses(
 }
 
 /**
- * False where there is none that the organization may read, or it still runs. Its contents go with it; those of a turn
- * of a conversation stay, for that alone.
+ * Returns false if the organization has no such response, or if it still runs. Its contents are deleted with it; those
+ * of a turn of a conversation stay, for the conversation only.
  */
 export async function deleteResponse(
   sql: Database,
@@ -235,12 +238,12 @@ export async function deleteResponse(
   return deleted.count > 0;
 }
 
-/** Each with contents of up to tens of megabytes. */
+/** Each may have contents of tens of megabytes. */
 const REMOVAL_BATCH = 100;
 
 /**
- * Looks at a bounded number of those that are due: removes them, but for those that a later response of their chain
- * still needs, which are due again when that one is. True where there may be more.
+ * Checks a bounded number of responses that are due, and removes them. A response that a later one of its chain still
+ * needs is due again together with that one. Returns true if there may be more.
  */
 export async function removeOldResponses(sql: Database): Promise<boolean> {
   const [row] = await sql<{ looked: number }[]>`

@@ -1,13 +1,13 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 
 /*
- * A restore leaves a mark in the empty database before it writes anything else, and removes it in the
- * transaction that writes all rows. Where the mark is, a restore was broken off, or runs.
+ * A restore leaves a mark in the empty database before it writes anything else, and removes it in the transaction that
+ * writes all rows. While the mark exists, a restore runs or is incomplete.
  */
 
 type Session = Database | DatabaseTransaction;
 
-/** A restore into the database has begun and has not ended. */
+/** Returns true if a restore into the database has begun and has not ended. */
 export async function isHalfRestored(sql: Session): Promise<boolean> {
   const [row] = await sql<{ is_marked: boolean }[]>`
     SELECT to_regclass('restore_under_way') IS NOT NULL AS is_marked`;
@@ -21,19 +21,19 @@ export async function assertNotHalfRestored(sql: Session): Promise<void> {
   if (await isHalfRestored(sql)) throw new Error(HALF_RESTORED);
 }
 
-/** Of what a restore was broken off. */
+/** The mark of an incomplete restore. */
 export interface RestoreMark {
-  /** The digest of its archive; undefined where an earlier version began it. */
+  /** The digest of its archive. Undefined if an earlier version began it. */
   readonly archive: string | undefined;
-  /** When its backup was made. */
+  /** Time at which its backup was made. */
   readonly createdAt: string | undefined;
-  /** It may have written files. */
+  /** True if it may have written files. */
   readonly hasFiles: boolean;
 }
 
 export async function readRestoreMark(sql: Session): Promise<RestoreMark | undefined> {
   if (!(await isHalfRestored(sql))) return undefined;
-  // Without the columns that it had not: the mark of an earlier version.
+  // Read as JSON, because the mark of an earlier version lacks some columns.
   const [row] = await sql<
     { mark: { archive?: string; created_at?: string; has_files?: boolean } }[]
   >`
@@ -42,7 +42,7 @@ export async function readRestoreMark(sql: Session): Promise<RestoreMark | undef
   return { archive, createdAt: created_at, hasFiles: has_files ?? true };
 }
 
-/** In place of an earlier mark. */
+/** Replaces an earlier mark. */
 export async function markRestore(
   sql: Database,
   { archive, createdAt, hasFiles }: RestoreMark & { readonly archive: string },
@@ -60,7 +60,7 @@ export async function unmarkRestore(sql: Session): Promise<void> {
   await sql`DROP TABLE restore_under_way`;
 }
 
-/** What the database holds already, besides the mark: the name of a table, where there is one. */
+/** Returns the name of a table that the database has besides the mark, or undefined. */
 export async function findTable(sql: Session): Promise<string | undefined> {
   const [row] = await sql<{ name: string }[]>`
     SELECT c.relname::text AS name FROM pg_class c

@@ -1,23 +1,25 @@
 import type { DatabaseTransaction } from "../client.ts";
 
-/** Tables whose rows mean nothing to another process, or end with what they were for. */
+/** Tables whose rows mean nothing to another process, or end with their purpose. */
 export const LEFT_OUT: Readonly<Record<string, string>> = {
-  changes: "what running instances were to forget",
+  changes: "changes that running instances had to reload",
   commit_marks: "transactions that their writers ask about within seconds",
   dashboard_sessions: "sessions end with a restore",
   media_links: "links that last an hour, whose bytes are not copied",
 };
 
-/** Above the lease of an instance; a clock that differs must not make the dead look alive. */
+/**
+ * Longer than the lease of an instance, so that a clock that differs does not make dead instances look alive.
+ */
 const SILENT = "1 minute";
 const ORGANIZATIONS_A_TURN = 64;
 const ROWS_A_TURN = 2_048;
 
 /**
- * Makes rows of another database cluster valid in this one. Instances are those of a gateway that died: the
- * next start, or the others, end what they were doing. Events that had no numbers get them here, because the
- * snapshots that say which webhooks are owed them count the other cluster's transactions; from now on each
- * webhook is owed what this cluster writes.
+ * Makes rows of another database cluster valid in this one. Instances count as dead: the next start, or other
+ * instances, settle their work. Events without numbers are numbered here, because the snapshots that decide which
+ * webhooks get them count the other cluster's transactions. From now on each webhook gets the events that this cluster
+ * writes.
  */
 export async function settleRestored(sql: DatabaseTransaction): Promise<void> {
   await sql`UPDATE instances
@@ -33,7 +35,7 @@ async function numberAll(sql: DatabaseTransaction): Promise<void> {
   for (let after = ""; await haveUnnumbered(sql); ) {
     const [row] = await sql<{ turn: NumberingTurn }[]>`
       SELECT number_events(${id}, 0, ${after}, ${ORGANIZATIONS_A_TURN}, ${ROWS_A_TURN}) AS turn`;
-    // Behind the last organization it begins again with the first.
+    // After the last organization it begins again with the first.
     after = row!.turn.last ?? "";
   }
   await sql`DELETE FROM instances WHERE id = ${id}`;
@@ -50,8 +52,8 @@ async function haveUnnumbered(sql: DatabaseTransaction): Promise<boolean> {
 }
 
 /**
- * Keeps a copy from acting on the world while the original goes on: webhooks are disabled and what waited for
- * them is dropped, nothing is paid or looked up at the payment processor, jobs and batches stand still.
+ * Keeps a copy from external actions while the original continues: webhooks are disabled and their waiting deliveries
+ * dropped, nothing is paid or looked up at the payment processor, jobs and batches do not run.
  */
 export async function quietRestored(sql: DatabaseTransaction): Promise<void> {
   await sql`UPDATE webhooks SET enabled = false, version = version + 1,

@@ -3,7 +3,7 @@ import type { Database } from "../client.ts";
 export interface SandboxTuning {
   readonly id: string;
   readonly tokens: number;
-  /** Undefined where the file was not made a job yet. */
+  /** Undefined if no job uses the file yet. */
   readonly job: SandboxJob | undefined;
 }
 
@@ -25,8 +25,8 @@ interface Row {
   readonly cancelled_at_ms: bigint | null;
 }
 
-/** Files that never became a job, and what was deleted altogether, go after a day. */
-const KEPT_UNUSED_HOURS = 24;
+/** Files that no job has used, and deleted rows, are removed after a day. */
+const UNUSED_HOURS = 24;
 const REMOVED_AT_A_TIME = 100;
 
 export async function insertSandboxFile(
@@ -35,7 +35,7 @@ export async function insertSandboxFile(
 ): Promise<void> {
   await sql`DELETE FROM sandbox_tunings WHERE id IN (
     SELECT id FROM sandbox_tunings
-    WHERE uploaded_at < clock_timestamp() - make_interval(hours => ${KEPT_UNUSED_HOURS})
+    WHERE uploaded_at < clock_timestamp() - make_interval(hours => ${UNUSED_HOURS})
       AND (tag IS NULL OR (learned IS NULL AND file_deleted_at IS NOT NULL))
     LIMIT ${REMOVED_AT_A_TIME})`;
   await sql`INSERT INTO sandbox_tunings (id, file_name, learned, tokens)
@@ -49,7 +49,9 @@ export async function findSandboxFile(sql: Database, name: string): Promise<stri
   return row?.id;
 }
 
-/** Deletes a file. What a job has learned of it stays with the job's model, but for one of `modelless`. */
+/**
+ * Deletes a file. What a job has learned from it stays with the job's model, except for those of `modelless`.
+ */
 export async function deleteSandboxFile(
   sql: Database,
   id: string,
@@ -60,7 +62,9 @@ export async function deleteSandboxFile(
     WHERE id = ${id} AND file_deleted_at IS NULL`;
 }
 
-/** Makes a file a job. False where there is no such file, or it is one already. */
+/**
+ * Starts a job with a file. Returns false if the file does not exist, or if a job uses it already.
+ */
 export async function startSandboxJob(
   sql: Database,
   id: string,
@@ -94,7 +98,7 @@ export async function findSandboxTuning(
   return { id: row.id, tokens: Number(row.tokens), job };
 }
 
-/** Cancels a job that started after `startedAfterMs`: an older one has ended. */
+/** Cancels a job that started after `startedAfterMs`. An older one has ended. */
 export async function cancelSandboxJob(
   sql: Database,
   id: string,
@@ -105,7 +109,7 @@ export async function cancelSandboxJob(
     WHERE id = ${id} AND cancelled_at_ms IS NULL AND started_at_ms > ${startedAfterMs}`;
 }
 
-/** What a model has learned, as the JSON it was kept as; undefined where there is no such model. */
+/** Returns what a model has learned, as its stored JSON. Undefined if the model does not exist. */
 export async function readSandboxLearned(sql: Database, id: string): Promise<string | undefined> {
   const [row] = await sql<{ learned: string | null }[]>`
     SELECT learned FROM sandbox_tunings WHERE id = ${id} AND tag IS NOT NULL`;

@@ -4,14 +4,18 @@ import { boundStandstill } from "./master-key.ts";
 /** A table with columns that are sealed with the master key. */
 interface SealedTable {
   readonly table: string;
-  /** The primary key, of texts. */
+  /** Columns of the primary key, of type text. */
   readonly key: readonly string[];
   readonly columns: readonly string[];
-  /** Rows that are resealed in one transaction; their values are in memory meanwhile. */
+  /**
+   * Number of rows that are resealed in one transaction. Their values are in memory in the meantime.
+   */
   readonly batchRows: number;
 }
 
-/** Every place of sealed values: what is not named here is lost with the key that sealed it. */
+/**
+ * All columns with sealed values. Values of a column that is not listed are lost with the key that sealed them.
+ */
 export const SEALED_TABLES: readonly SealedTable[] = [
   { table: "webhooks", key: ["id"], columns: ["secret", "previous_secret"], batchRows: 100 },
   { table: "provider_keys", key: ["id"], columns: ["secret"], batchRows: 100 },
@@ -52,14 +56,14 @@ export const SEALED_TABLES: readonly SealedTable[] = [
   },
 ];
 
-/** The resealed value; undefined: it stays as it is. */
+/** Returns the resealed value. Undefined: it does not change. */
 export type Reseal = (sealed: Uint8Array) => Uint8Array | undefined;
 
 type Row = Readonly<Record<string, string | Uint8Array | null>>;
-/** The primary key of the last row that was passed. */
+/** The primary key of the last row that was read. */
 export type SealedValueCursor = readonly string[];
 
-/** All sealed values, in no order that means anything, a bounded number at a time. */
+/** Reads all sealed values, in no particular order, a bounded number at a time. */
 export async function* readSealedValues(
   sql: Database | DatabaseTransaction,
 ): AsyncGenerator<Uint8Array> {
@@ -69,18 +73,20 @@ export async function* readSealedValues(
     do {
       rows = await readRows(sql, table, after, "");
       for (const row of rows) yield* sealedIn(table, row);
-      after = placeOf(table, rows.at(-1)) ?? after;
+      after = cursorOf(table, rows.at(-1)) ?? after;
     } while (rows.length === table.batchRows);
   }
 }
 
-/** How long a batch waits for a row; below the time after which the database looks for deadlocks. */
+/**
+ * How long a batch waits for a row, in milliseconds. Below the time after which the database checks for deadlocks.
+ */
 const LOCK_TIMEOUT_MS = 300;
 
 /**
- * Reseals one batch in one transaction; undefined if there is none left. A transaction that changes one
- * of its rows waits for it. Rejects with 55P03 where a row is held by another for too long: then nothing
- * was done, and the batch can be tried again.
+ * Reseals one batch in one transaction. Returns undefined if no row is left. A transaction that changes one of its rows
+ * waits for it. Rejects with 55P03 if another transaction holds a row for too long: then nothing was done, and the
+ * batch can be tried again.
  */
 export function resealBatch(
   sql: Database,
@@ -93,19 +99,20 @@ export function resealBatch(
     await boundStandstill(transaction);
     await transaction`SELECT set_config('lock_timeout', ${`${LOCK_TIMEOUT_MS}ms`}, true)`;
     const [row] = await transaction`SELECT 1 FROM master_key WHERE key_id = ${keyId} FOR SHARE`;
-    if (row === undefined) throw new Error("the master key was changed by another one meanwhile");
+    if (row === undefined)
+      throw new Error("another process has changed the master key in the meantime");
     const rows = await readRows(transaction, table, after, "FOR NO KEY UPDATE");
     for (const one of rows) await resealRow(transaction, table, one, reseal);
-    return rows.length === table.batchRows ? placeOf(table, rows.at(-1)) : undefined;
+    return rows.length === table.batchRows ? cursorOf(table, rows.at(-1)) : undefined;
   });
 }
 
-/** Before the first row: no id is empty. */
+/** Returns the position before the first row: no id is empty. */
 export function startOf({ key }: SealedTable): SealedValueCursor {
   return key.map(() => "");
 }
 
-function placeOf({ key }: SealedTable, row: Row | undefined): SealedValueCursor | undefined {
+function cursorOf({ key }: SealedTable, row: Row | undefined): SealedValueCursor | undefined {
   return row && key.map((name) => row[name] as string);
 }
 

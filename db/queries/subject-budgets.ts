@@ -12,7 +12,7 @@ export interface Subject {
 }
 
 export interface SubjectLimits {
-  /** Null is without limit. */
+  /** Null: no limit. */
   readonly dailyBudgetNano: bigint | null;
   readonly monthlyBudgetNano: bigint | null;
 }
@@ -39,7 +39,7 @@ interface SpentRow extends BudgetRow {
   readonly month_nano: bigint | null;
 }
 
-/** Which types of an organization's subjects have budgets at all. */
+/** Returns the types of an organization's subjects that have budgets. */
 export function budgetedTypes(organizationId: string): Query<ReadonlySet<SubjectType>> {
   return {
     name: "subject-budget-types",
@@ -54,7 +54,9 @@ export function budgetedTypes(organizationId: string): Query<ReadonlySet<Subject
   };
 }
 
-/** Ids of the budgets of these subjects, in their order; undefined for one that has none. */
+/**
+ * Returns the ids of the budgets of these subjects, in their order. Undefined for a subject without one.
+ */
 export function budgetIdsOf(
   organizationId: string,
   subjects: readonly Subject[],
@@ -75,7 +77,9 @@ export function budgetIdsOf(
   };
 }
 
-/** Limits of a budget, undefined where it was deleted, and the totals of these accounts. */
+/**
+ * Loads the limits of a budget and the totals of these accounts. Limits are undefined if it was deleted.
+ */
 export function loadSubjectBudget(
   id: string,
   accountIds: readonly string[],
@@ -116,12 +120,12 @@ function budgetOf(row: SpentRow): SubjectBudget {
   };
 }
 
-/** Thrown where an organization has as many as it can have. */
+/** Thrown if an organization has its maximum number of budgets. */
 export class TooManySubjectBudgetsError extends Error {}
 
 export const MAX_SUBJECT_BUDGETS = 100_000;
 
-/** Fails with 23505 where the subject has one. Throws TooManySubjectBudgetsError. */
+/** Inserts a budget. Fails with 23505 if the subject has one. Throws TooManySubjectBudgetsError. */
 export function insertSubjectBudget(
   sql: Database,
   organizationId: string,
@@ -129,7 +133,7 @@ export function insertSubjectBudget(
   maxBudgets = MAX_SUBJECT_BUDGETS,
 ): Promise<void> {
   return sql.begin(async (transaction) => {
-    // One at a time, so that their number is exact.
+    // One insertion at a time, so that their number is exact.
     await transaction`SELECT 1 FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
     const [count] = await transaction<{ count: bigint }[]>`
       SELECT count(*) AS count FROM subject_budgets WHERE organization_id = ${organizationId}`;
@@ -151,7 +155,7 @@ function nanoText(nano: bigint | null): string | null {
   return nano === null ? null : nano.toString();
 }
 
-/** Where to look, and in which UTC day and month. */
+/** The organization, and the UTC day and month to read. */
 export interface SpendingPeriods {
   readonly organizationId: string;
   /** First days, YYYY-MM-DD. */
@@ -166,7 +170,7 @@ export interface BudgetPage {
   readonly offset: number;
 }
 
-/** The newest first, and how many there are. */
+/** Lists budgets, newest first, with their total number. */
 export function listSubjectBudgets(
   sql: Database,
   { organizationId, day, monthStart }: SpendingPeriods,
@@ -204,7 +208,7 @@ export async function findSubjectBudget(
   return row && budgetOf(row);
 }
 
-/** Undefined where there is none. What `changed` names is changed. */
+/** Changes the members of `changed`. Returns undefined if the budget does not exist. */
 export function changeSubjectBudget(
   sql: Database,
   place: SpendingPeriods,
@@ -226,7 +230,7 @@ export function changeSubjectBudget(
   });
 }
 
-/** False where there is none. */
+/** Returns false if the budget does not exist. */
 export function deleteSubjectBudget(
   sql: Database,
   organizationId: string,

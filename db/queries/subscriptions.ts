@@ -3,8 +3,9 @@ import { changeOrganization } from "./organizations.ts";
 import { firstSequenceSince } from "./transaction-span.ts";
 
 /**
- * What was charged since a time: what the balance has lost since then, and what came in besides. A handful of
- * reads by index, however many charges there are. The time cuts the transactions in the order of their numbers.
+ * Returns the sum of charges since a time: the decrease of the balance since then plus the amounts that were added. It
+ * takes a few reads by index, however many charges there are. The time separates the transactions in the order of their
+ * numbers.
  */
 export function chargedSince(
   sql: Database,
@@ -28,8 +29,8 @@ export function chargedSince(
 }
 
 /**
- * Puts the organization on a plan, unless an operator has put it on one that it cannot leave by itself. Replies
- * whether it is on it now.
+ * Puts the organization on a plan, unless an operator has put it on one that it cannot leave by itself. Returns true if
+ * it is on the plan now.
  *
  * @param leavable the plans that an organization may leave by itself
  */

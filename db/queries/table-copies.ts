@@ -4,13 +4,13 @@ import type { Database, DatabaseTransaction } from "../client.ts";
 
 type Session = Database | DatabaseTransaction;
 
-/** A table with the columns that hold what cannot be computed. */
+/** A table with its columns that are not generated. */
 export interface CopiedTable {
   readonly name: string;
   readonly columns: readonly string[];
 }
 
-/** Those of the tables that exist, each behind those that its foreign keys refer to. */
+/** Returns those of the tables that exist, each after those that its foreign keys refer to. */
 export async function readTables(sql: Session, names: readonly string[]): Promise<CopiedTable[]> {
   const tables = await sql<{ name: string; columns: string[]; refers_to: string[] }[]>`
     SELECT c.relname::text AS name,
@@ -27,14 +27,14 @@ export async function readTables(sql: Session, names: readonly string[]): Promis
     const next = left.findIndex(
       (table) => !left.some((other) => other !== table && table.refers_to.includes(other.name)),
     );
-    if (next === -1) throw new Error(`${left[0]!.name} and others refer to one another`);
+    if (next === -1) throw new Error(`${left[0]!.name} and others refer to each other`);
     const [{ name, columns }] = left.splice(next, 1) as [(typeof tables)[number]];
     ordered.push({ name, columns });
   }
   return ordered;
 }
 
-/** The rows, as COPY writes them: a line each. */
+/** Returns the rows in the format of COPY, one per line. */
 export function copyOut(
   transaction: DatabaseTransaction,
   { name, columns }: CopiedTable,
@@ -44,7 +44,10 @@ export function copyOut(
     .readable();
 }
 
-/** Takes what `copyOut` gave. The table's own triggers do not fire: what they did is in other tables. */
+/**
+ * Writes the rows that `copyOut` returned. The table's own triggers do not fire, because their results are in other
+ * tables.
+ */
 export async function copyIn(
   transaction: DatabaseTransaction,
   { name, columns }: CopiedTable,
@@ -64,7 +67,10 @@ export interface SequenceState {
   readonly isCalled: boolean;
 }
 
-/** Of the tables' columns. A sequence is in no snapshot: read it after the rows that it has numbered. */
+/**
+ * Returns the sequences of the tables' columns. A sequence is in no snapshot: read it after the rows that it has
+ * numbered.
+ */
 export async function readSequences(
   sql: Session,
   tables: readonly CopiedTable[],

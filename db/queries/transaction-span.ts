@@ -1,21 +1,21 @@
 import type { DatabaseTransaction } from "../client.ts";
 
-/** Start inclusive, end exclusive; undefined: without a bound. */
+/** Start inclusive, end exclusive. Undefined: no bound. */
 export interface TimeSpan {
   readonly fromMs: number | undefined;
   readonly beforeMs: number | undefined;
 }
 
-/** The same in numbers of transactions. */
+/** A time span in numbers of transactions. */
 interface SequenceSpan {
   readonly from: bigint | undefined;
   readonly before: bigint | undefined;
 }
 
 /**
- * Between which numbers an organization's transactions of a time span lie. Transactions are numbered in the
- * order of their commits, and their times are those of the database's clock, which may have been set back: the
- * span is wider by CLOCK_SLACK at both ends, so the caller still compares times.
+ * Returns the numbers between which an organization's transactions of a time span lie. Transactions are numbered in the
+ * order of their commits, and their times are those of the database's clock, which may have been set back. So the span
+ * is wider by CLOCK_SLACK at both ends, and the caller still compares times.
  */
 export async function sequenceSpan(
   snapshot: DatabaseTransaction,
@@ -33,12 +33,12 @@ export async function sequenceSpan(
   return { from: from?.low, before: before?.high };
 }
 
-/** Twice as much as the clock may have been set back by. */
+/** Twice the largest step by which the clock may have been set back. */
 const CLOCK_SLACK = "10 minutes";
 
 /**
- * The number of the first transaction since a time, in the order of their numbers; the next number where there
- * is none yet.
+ * Returns the number of the first transaction since a time, in the order of their numbers. Returns the next number if
+ * there is none yet.
  */
 export async function firstSequenceSince(
   snapshot: DatabaseTransaction,
@@ -49,8 +49,8 @@ export async function firstSequenceSince(
 }
 
 /**
- * The number of the first transaction since a time, by halving: some 25 reads of the primary key among ten
- * million. `low` and `high` are the same unless a number is missing.
+ * Returns the number of the first transaction since a time, by binary search: some 25 reads of the primary key among
+ * ten million. `low` and `high` are equal unless a number is missing.
  */
 async function firstSince(
   snapshot: DatabaseTransaction,

@@ -35,7 +35,7 @@ export async function insertTunedModel(
       ${model.suffix}, ${model.providerId}, ${model.providerModel})`;
 }
 
-/** The models of an organization, oldest first. */
+/** Returns the models of an organization, oldest first. */
 export function listTunedModels(organizationId: string): Query<TunedModelRecord[]> {
   return {
     name: "tuned-models-list",
@@ -58,7 +58,7 @@ export function listTunedModels(organizationId: string): Query<TunedModelRecord[
   };
 }
 
-/** The provider's name of the model that a job has made, where it was deleted here. */
+/** Returns the provider's name of a job's model if it was deleted here. */
 export async function findDeletedTunedModel(
   sql: Database,
   jobId: string,
@@ -69,8 +69,8 @@ export async function findDeletedTunedModel(
 }
 
 /**
- * Deletes a model, and gives its job the task to delete it at the provider. Returns the job; undefined
- * where the organization has no such model.
+ * Deletes a model, and makes its job delete it at the provider. Returns the job, or undefined if the organization has
+ * no such model.
  */
 export async function deleteTunedModel(
   sql: Database,

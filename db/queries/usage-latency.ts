@@ -3,7 +3,7 @@ import type { Database } from "../client.ts";
 export interface LatencyListing {
   readonly organizationId: string;
   readonly interval: "hour" | "day" | "month";
-  /** The hour that it lies in is the first. */
+  /** Its hour is the first. */
   readonly fromMs: number | undefined;
   /** Hours that begin before it are listed. */
   readonly beforeMs: number | undefined;
@@ -12,7 +12,7 @@ export interface LatencyListing {
 }
 
 export interface Latencies {
-  /** Answered, below status 400. */
+  /** Answered requests, with a status below 400. */
   readonly requests: number;
   readonly p50Ms: number;
   readonly p95Ms: number;
@@ -21,13 +21,15 @@ export interface Latencies {
 export interface LatencyRow {
   readonly startMs: number;
   readonly total: Latencies;
-  /** Of streams. */
+  /** Latencies of streams. */
   readonly firstToken: Latencies | undefined;
 }
 
 const HOUR_MS = 3_600_000;
 
-/** Earliest first. Quantiles are read off buckets, so they are within five per cent. */
+/**
+ * Lists latencies, earliest first. Quantiles are read from buckets, so they are accurate to five per cent.
+ */
 export async function listLatencies(
   sql: Database,
   listing: LatencyListing,
@@ -88,7 +90,7 @@ function latencies(
 
 const BUCKETS_AN_OCTAVE = 8;
 
-/** Of a bucket, as usage_bucket has them. */
+/** Returns the middle of a bucket, as usage_bucket defines it. */
 function middleMs(bucket: number): number {
   if (bucket === 0) return 0;
   return Math.round(2 ** ((bucket - 0.5) / BUCKETS_AN_OCTAVE));

@@ -1,8 +1,8 @@
 import type { Database } from "../client.ts";
 
 /**
- * Adds the organization's next transactions, `most` at most, and as many failed requests, to its usage. True where
- * there may be more. Any number of callers may do so at once: each transaction is added once.
+ * Adds the organization's next transactions, at most `most`, and as many failed requests, to its usage. Returns true if
+ * there may be more. Any number of callers may do so at the same time: each transaction is added once.
  */
 export async function rollUpUsage(
   sql: Database,
@@ -14,12 +14,12 @@ export async function rollUpUsage(
   return row!.has_more;
 }
 
-/** A day of very many requests may take longer than other statements. */
+/** A day with very many requests may take longer than other statements. */
 const TOTALS_TIMEOUT_MS = 60_000;
 
 /**
- * Adds the latest day that the organization's totals lack, which was added to its usage before there were any. False
- * where there was none.
+ * Computes the totals of the latest day for which the organization has usage and no totals. Returns false if there is
+ * none.
  */
 export async function addUsageTotals(sql: Database, organizationId: string): Promise<boolean> {
   return sql.begin(async (transaction) => {
@@ -36,7 +36,9 @@ export async function organizationsWithoutTotals(sql: Database, atMost: number):
   return rows.map((row) => row.organization_id);
 }
 
-/** Organizations with transactions or failed requests that their usage does not have yet. */
+/**
+ * Returns organizations with transactions or failed requests that their usage does not include yet.
+ */
 export async function organizationsWithNewUsage(sql: Database, atMost: number): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`
     SELECT o.id FROM organizations o LEFT JOIN usage_cursors c ON c.organization_id = o.id
@@ -51,7 +53,9 @@ export async function hasNewUsage(sql: Database, organizationId: string): Promis
   return row!.has_new;
 }
 
-/** The last number is one read of the primary key; looking for any number behind the cursor may read the table. */
+/**
+ * The last number is one read of the primary key. Searching any number after the cursor may read the table.
+ */
 function hasNew(sql: Database, id: ReturnType<Database>, sequence: ReturnType<Database>) {
   return sql`(coalesce(${sequence}, 0)
       < (SELECT coalesce(max(t.sequence), 0) FROM transactions t WHERE t.organization_id = ${id})

@@ -8,11 +8,11 @@ export type UsageInterval = "hour" | "day" | "month";
 export interface UsageListing {
   readonly organizationId: string;
   readonly interval: UsageInterval;
-  /** Not both `user` and `tag`; with one of them not by the hour. */
+  /** Not both `user` and `tag`. With one of them, not by the hour. */
   readonly groups: readonly UsageGroup[];
   readonly keyId: string | undefined;
   readonly model: string | undefined;
-  /** The hour that it lies in is the first; of users and tags the day. */
+  /** Its hour is the first; for users and tags, its day. */
   readonly fromMs: number | undefined;
   /** Hours, or days, that begin before it are listed. */
   readonly beforeMs: number | undefined;
@@ -22,7 +22,7 @@ export interface UsageListing {
 
 export interface UsageRow {
   readonly startMs: number;
-  /** By group; null for requests that have none. */
+  /** Names by group. Null for requests that have none. */
   readonly names: Readonly<Partial<Record<UsageGroup, string | null>>>;
   readonly requests: number;
   readonly errors: number;
@@ -42,7 +42,9 @@ interface UsagePage {
   readonly hasMore: boolean;
 }
 
-/** Users and tags of a day that are listed by themselves; the others are `other`. */
+/**
+ * Largest number of users, and of tags, of a day that are listed separately. The others are `other`.
+ */
 const MAX_SUBJECTS_A_DAY = 1_000;
 const OTHERS = "other";
 const HOUR_MS = 3_600_000;
@@ -62,11 +64,11 @@ const FIGURES = [
   "cost_nano",
 ];
 
-/** Earliest first, then by names. */
+/** Lists usage, earliest first, then by names. */
 export async function listUsage(sql: Database, listing: UsageListing): Promise<UsagePage> {
   const { interval, groups, limit, offset } = listing;
   const lines = (await findTotals(sql, listing)) ?? detailedLines(sql, listing);
-  // What is read in its order is read no further than the page.
+  // A query in the order of the list reads only the page.
   const isInOrder = lines.interval === interval;
   const isSummed = !isInOrder || !lines.areTotals;
   const by = groups.map((group) => sql`, ${sql(COLUMNS[group])} COLLATE "C"`);
@@ -101,13 +103,13 @@ function joined(sql: Database, fragments: readonly SqlFragment[]): SqlFragment {
 
 interface Lines {
   readonly rows: SqlFragment;
-  /** Of each of the rows. */
+  /** Interval of each row. */
   readonly interval: UsageInterval;
-  /** True where names occur once in it. */
+  /** True if names occur once in it. */
   readonly areTotals: boolean;
 }
 
-/** Undefined where `usage_totals` do not answer it, or lack some of it yet. */
+/** Returns undefined if `usage_totals` cannot answer it, or is incomplete. */
 async function findTotals(sql: Database, listing: UsageListing): Promise<Lines | undefined> {
   const { groups, keyId, model } = listing;
   const [group, ...further] = groups;
@@ -148,7 +150,7 @@ function totalsOf(
     WHERE organization_id = ${listing.organizationId} AND kind = ${kind} ${within(sql, listing)} ${when}`;
 }
 
-/** Month by month, so that a page reads no further than its last one. */
+/** Sums the rows by month, so that a page reads no further than its last month. */
 function months(
   sql: Database,
   { groups }: UsageListing,
@@ -171,8 +173,9 @@ function months(
 }
 
 /**
- * Day by day as well. Of each the largest are looked up by their cost, and the others are what is left of the whole,
- * one that is named like them included. Each request is of one user, so that the whole of users is that of the day.
+ * Returns the totals of users or tags by day. The largest of each day are looked up by their cost, and the others are
+ * the remainder of the whole, including one that is named like them. Each request has one user, so the whole of users
+ * is that of the day.
  */
 function subjectTotals(
   sql: Database,
@@ -180,7 +183,7 @@ function subjectTotals(
   group: "user" | "tag",
   when: SqlFragment,
 ): SqlFragment {
-  // As constants, which a partial index is chosen by.
+  // Written as constants, so that Postgres chooses a partial index.
   const kind = group === "user" ? sql`'user'` : sql`'tag'`;
   const whole = group === "user" ? sql`'day'` : sql`'tag', 'other_tag'`;
   const each = (value: (figure: string) => SqlFragment) =>
@@ -211,7 +214,7 @@ function subjectTotals(
     ) of_day`;
 }
 
-/** By key, model and provider. */
+/** Returns the sums by key, model and provider. */
 function detailedLines(sql: Database, listing: UsageListing): Lines {
   const subject = listing.groups.find((group) => group === "user" || group === "tag");
   if (subject !== undefined) {
@@ -230,14 +233,14 @@ function rollups(sql: Database, listing: UsageListing, interval: "hour" | "day")
       ${within(sql, listing)}`;
 }
 
-/** Whole days are read as such. */
+/** Returns true if hours must be read. Whole days are read as days. */
 function isHourly({ interval, fromMs, beforeMs }: UsageListing): boolean {
   return interval === "hour" || !isDay(fromMs) || !isDay(beforeMs);
 }
 
 /**
- * The largest by cost, or, where that is the same, by requests. Summed by what is asked for before it is ranked: rows
- * are of a user, key, model and provider each, and there are many.
+ * Returns the largest by cost, or by requests if the costs are equal. It sums by the requested groups before it ranks,
+ * because rows are per user, key, model and provider.
  */
 function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): SqlFragment {
   const { organizationId, groups, fromMs, beforeMs } = listing;
@@ -267,13 +270,15 @@ function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): S
     ) ranked`;
 }
 
-/** As usage_name shortens what is stored. */
+/** Compares names as usage_name shortens the stored ones. */
 function matching(sql: Database, { keyId, model }: UsageListing): SqlFragment {
   return sql`${keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`}
     ${model === undefined ? sql`` : sql`AND model = usage_name(${model})`}`;
 }
 
-/** Of users and tags the whole days that it touches. */
+/**
+ * Returns the condition on times. For users and tags, it includes each whole day that the span touches.
+ */
 function within(sql: Database, { groups, fromMs, beforeMs }: UsageListing): SqlFragment {
   const unitMs = groups.includes("user") || groups.includes("tag") ? DAY_MS : HOUR_MS;
   return sql`

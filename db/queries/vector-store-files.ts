@@ -13,7 +13,7 @@ import type { Database, DatabaseTransaction, SqlFragment } from "../client.ts";
 import { recordChange } from "./changes.ts";
 import { listedOf, placeOfPage } from "./id-pages.ts";
 
-/** The kind of the leases. */
+/** Kind of the leases of files in stores. */
 export const VECTOR_STORE_FILE = "vector-store-file";
 
 interface StoreFileRow {
@@ -62,12 +62,12 @@ export interface Addition {
   readonly organizationId: string;
   readonly vectorStoreId: string;
   readonly batchId: string | null;
-  /** Of different files. */
+  /** Different files. */
   readonly files: readonly AddedFile[];
   readonly maxFiles: number;
-  /** The key that adds them, which pays where they are embedded. */
+  /** The key that adds them, which pays if they are embedded. */
   readonly keyId: string;
-  /** Null: their words alone are indexed. */
+  /** Null: only their words are indexed. */
   readonly embeddingModel: string | null;
 }
 
@@ -85,9 +85,9 @@ export class AdditionRefused extends Error {
 }
 
 /**
- * Adds files to a store, to be indexed by their owners. A file that is there already, with the same chunking and
- * embedded if it is to be, gets the attributes alone; one with another chunking or model, or that failed, takes the
- * place of the former. Throws AdditionRefused.
+ * Adds files to a store, to be indexed by their owners. For an existing file with the same chunking, embedded if
+ * requested, it only sets the attributes. A file with another chunking or model, or one that failed, is replaced.
+ * Throws AdditionRefused.
  */
 export async function addStoreFiles(sql: DatabaseTransaction, addition: Addition): Promise<void> {
   const { vectorStoreId, files, maxFiles } = addition;
@@ -119,7 +119,9 @@ async function lockStore(
   if (store.is_expired) throw new AdditionRefused("expired");
 }
 
-/** The deletion of one of them waits, and then removes it from the store too. */
+/**
+ * A concurrent deletion of a file waits for the lock, and then removes the file from the store too.
+ */
 async function lockFiles(sql: DatabaseTransaction, addition: Addition): Promise<void> {
   const ids = addition.files.map(({ fileId }) => fileId);
   const rows = await sql<{ id: string; status: string }[]>`
@@ -139,14 +141,14 @@ async function keepPresent(
   { vectorStoreId, batchId, embeddingModel }: Addition,
   { fileId, attributes, chunking }: AddedFile,
 ): Promise<boolean> {
-  const kept = await sql`
+  const update = await sql`
     UPDATE vector_store_files SET attributes = ${JSON.stringify(attributes)}::text::jsonb,
       batch_id = coalesce(${batchId}, batch_id)
     WHERE vector_store_id = ${vectorStoreId} AND file_id = ${fileId}
       AND status IN ('in_progress', 'completed')
       AND max_chunk_tokens = ${chunking.maxTokens} AND overlap_tokens = ${chunking.overlapTokens}
       AND (${embeddingModel}::text IS NULL OR embedding_model = ${embeddingModel})`;
-  return kept.count > 0;
+  return update.count > 0;
 }
 
 async function insertStoreFile(
@@ -164,8 +166,8 @@ async function insertStoreFile(
 }
 
 /**
- * Takes files out of their stores: no request sees them any more, and their owners remove the rest. Locks in the
- * order of ids, since deletions of stores and of files may meet. Returns how many.
+ * Removes files from their stores: requests no longer see them, and their owners remove the rest. Locks in the order of
+ * ids, because deletions of stores and of files may meet. Returns their number.
  */
 export async function removeStoreFiles(
   sql: DatabaseTransaction,
@@ -178,7 +180,7 @@ export async function removeStoreFiles(
   return removed.count;
 }
 
-/** Takes one file out of a store. False where it is not in it. */
+/** Removes one file from a store. Returns false if it is not in the store. */
 export async function removeStoreFile(
   sql: DatabaseTransaction,
   organizationId: string,
@@ -203,7 +205,7 @@ export async function findStoreFile(
   return row && fileRecord(row);
 }
 
-/** Sets the attributes; undefined where the file is not in the store. */
+/** Sets the attributes. Returns undefined if the file is not in the store. */
 export async function updateAttributes(
   sql: Database,
   organizationId: string,
@@ -221,14 +223,17 @@ export async function updateAttributes(
 export interface StoreFileListing {
   readonly organizationId: string;
   readonly vectorStoreId: string;
-  /** Undefined: of any batch, and of none. */
+  /** Undefined: any batch, and none. */
   readonly batchId: string | undefined;
   readonly status: StoreFileStatus | undefined;
   /** Its cursors are ids of files, not of files in stores. */
   readonly page: ListPage;
 }
 
-/** A page of a store's files in the order in which they were added. A cursor that names none of them counts for nothing. */
+/**
+ * Lists a page of a store's files in the order in which they were added. A cursor that names none of them has no
+ * effect.
+ */
 export async function listStoreFiles(
   sql: Database,
   { organizationId, vectorStoreId, batchId, status, page }: StoreFileListing,
@@ -237,8 +242,8 @@ export async function listStoreFiles(
     fileId === undefined
       ? undefined
       : (await findStoreFile(sql, organizationId, vectorStoreId, fileId))?.id;
-  const place = { ...page, after: await idOf(page.after), before: await idOf(page.before) };
-  const { condition, order } = placeOfPage(sql, sql`id`, place);
+  const storePage = { ...page, after: await idOf(page.after), before: await idOf(page.before) };
+  const { condition, order } = placeOfPage(sql, sql`id`, storePage);
   const rows = await sql<StoreFileRow[]>`
     SELECT * FROM vector_store_files
     WHERE organization_id = ${organizationId} AND vector_store_id = ${vectorStoreId}
@@ -246,7 +251,7 @@ export async function listStoreFiles(
       ${batchId === undefined ? sql`` : sql`AND batch_id = ${batchId}`}
       ${status === undefined ? sql`` : sql`AND status = ${status}`}
     ORDER BY id COLLATE "C" ${order} LIMIT ${page.limit + 1}`;
-  return listedOf(rows.map(fileRecord), place);
+  return listedOf(rows.map(fileRecord), storePage);
 }
 
 export interface StoreBatch {
@@ -290,7 +295,9 @@ export async function findStoreBatch(
   };
 }
 
-/** Files of the batch that are not indexed yet are not going to be; what was written of them is removed. */
+/**
+ * Cancels a batch: its files that are not indexed yet will not be, and their written chunks are removed.
+ */
 export async function cancelStoreBatch(sql: DatabaseTransaction, id: string): Promise<void> {
   await sql`UPDATE vector_store_batches SET cancelled_at = coalesce(cancelled_at, clock_timestamp())
     WHERE id = ${id}`;
@@ -302,7 +309,9 @@ export async function cancelStoreBatch(sql: DatabaseTransaction, id: string): Pr
 
 const MAX_ORGANIZATIONS_A_LOOK = 1_000;
 
-/** Files that have work and no live owner: of each organization the same number at most, of some none. */
+/**
+ * Finds files that have work and no live owner: at most the same number per organization, and none of some.
+ */
 export async function findDueStoreFiles(
   sql: Database,
   limit: number,

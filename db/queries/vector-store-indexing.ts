@@ -1,7 +1,7 @@
 import type { ChunkingStrategy, IndexingError } from "../../src/lib/vector-store.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 
-/** A file in a store as its owner sees it. */
+/** A file in a store, with the data for its owner. */
 export interface IndexedFile {
   readonly id: string;
   /** Names its chunks. */
@@ -12,7 +12,7 @@ export interface IndexedFile {
   readonly fileId: string;
   readonly status: "in_progress" | "completed" | "failed" | "cancelled" | "removed";
   readonly chunking: ChunkingStrategy;
-  /** The key that pays for its embedding; null of files that an earlier version added. */
+  /** The key that pays for its embedding. Null for files that an earlier version added. */
   readonly keyId: string | null;
   readonly embeddingModel: string | null;
   /** 0 until all are written. */
@@ -58,11 +58,11 @@ export async function readIndexedFile(sql: Database, id: string): Promise<Indexe
 
 export interface NewChunk {
   readonly text: string;
-  /** As `searchWords` gives them. */
+  /** In the form of `searchWords`. */
   readonly words: string;
 }
 
-/** Writes chunks that nothing finds before `completeText`. */
+/** Writes chunks that no search finds before `completeText`. */
 export async function insertChunks(
   sql: DatabaseTransaction,
   { number, storeNumber }: Pick<IndexedFile, "number" | "storeNumber">,
@@ -86,8 +86,8 @@ export interface ChunkLimits {
 }
 
 /**
- * All chunks are written: the file is found from now on, or once it is embedded. `full` where the store or the organization has no room
- * for them; `moved` where the file was removed or cancelled meanwhile.
+ * Records that all chunks are written: searches find the file from now on, or once it is embedded. Returns `full` if
+ * the store or the organization has no space for them, `moved` if the file was removed or cancelled in the meantime.
  */
 export async function completeText(
   sql: DatabaseTransaction,
@@ -95,7 +95,7 @@ export async function completeText(
   written: { readonly chunks: number; readonly usageBytes: number },
   { maxOfStore, maxOfOrganization }: ChunkLimits,
 ): Promise<"written" | "full" | "moved"> {
-  // One file of an organization at a time, so that none is counted too late.
+  // One file of an organization at a time, so that the count is exact.
   await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`vector chunks ${organizationId}`}, 0))`;
   const [sums] = await sql<{ of_store: bigint; of_organization: bigint }[]>`
     SELECT coalesce(sum(chunks) FILTER (WHERE vector_store_id = ${vectorStoreId}), 0)::bigint AS of_store,
@@ -112,13 +112,15 @@ export async function completeText(
   return updated.count > 0 ? "written" : "moved";
 }
 
-/** The file is found from now on, unless it was removed or cancelled meanwhile. */
+/**
+ * Records that searches find the file from now on, unless it was removed or cancelled in the meantime.
+ */
 export async function completeFile(sql: DatabaseTransaction, id: string): Promise<void> {
   await sql`UPDATE vector_store_files SET status = 'completed', due_at = NULL, attempts = 0
     WHERE id = ${id} AND status = 'in_progress'`;
 }
 
-/** The file has no text that can be found; its owner removes what was written of it. */
+/** Records that the file has no text that can be found. Its owner removes the written chunks. */
 export async function failIndexing(
   sql: DatabaseTransaction,
   id: string,
@@ -129,7 +131,7 @@ export async function failIndexing(
     WHERE id = ${id} AND status = 'in_progress'`;
 }
 
-/** The next attempt follows in so many milliseconds; this one is counted where it has failed. */
+/** Delays the next attempt by this many milliseconds. Counts this attempt if it has failed. */
 export async function postponeIndexing(
   sql: DatabaseTransaction,
   id: string,
@@ -143,7 +145,7 @@ export async function postponeIndexing(
 
 const CHUNKS_AT_A_TIME = 1_000;
 
-/** Deletes some chunks of a file. True where there may be more. */
+/** Deletes some chunks of a file. Returns true if there may be more. */
 export async function deleteChunks(sql: DatabaseTransaction, file: bigint): Promise<boolean> {
   const number = file.toString();
   const deleted =
@@ -153,14 +155,16 @@ export async function deleteChunks(sql: DatabaseTransaction, file: bigint): Prom
   return deleted.count === CHUNKS_AT_A_TIME;
 }
 
-/** Its chunks are gone: the row of a removed file goes too, that of another one rests. */
+/**
+ * Called after its chunks are deleted: deletes the row of a removed file, and ends the work on another one.
+ */
 export async function endRemoval(sql: DatabaseTransaction, id: string): Promise<void> {
   await sql`DELETE FROM vector_store_files WHERE id = ${id} AND status = 'removed'`;
   await sql`UPDATE vector_store_files SET due_at = NULL
     WHERE id = ${id} AND status IN ('failed', 'cancelled')`;
 }
 
-/** The chunks of a file in their order, from a position on. */
+/** Returns the chunks of a file in their order, starting at a position. */
 export async function readChunkTexts(
   sql: Database,
   storeFileId: string,

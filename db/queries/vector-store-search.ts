@@ -1,20 +1,20 @@
 import type { AttributeFilter, Attributes } from "../../src/lib/vector-store.ts";
 import type { Database, SqlFragment } from "../client.ts";
 
-/** Where a search looks. */
+/** The stores and files that a search reads. */
 export interface SearchScope {
   readonly organizationId: string;
   readonly vectorStoreIds: readonly string[];
   readonly filter: AttributeFilter | undefined;
 }
 
-/** A chunk that matches, the best one first in a list of them. */
+/** A matching chunk. In a list of them the best one comes first. */
 export interface ChunkPlace {
   readonly file: bigint;
   readonly position: number;
 }
 
-/** Files that a search may find, with the number of their store. */
+/** Returns the files that a search may find, with the number of their store. */
 export function searchedFiles(
   sql: Database,
   { organizationId, vectorStoreIds, filter }: SearchScope,
@@ -29,7 +29,9 @@ export function searchedFiles(
 
 const COMPARISONS = { gt: ">", gte: ">=", lt: "<", lte: "<=" } as const;
 
-/** A file without the attribute differs from every value, and is neither more nor less than any. */
+/**
+ * A file without the attribute differs from every value, and is neither greater nor less than any.
+ */
 function conditionOf(sql: Database, filter: AttributeFilter): SqlFragment {
   switch (filter.type) {
     case "and":
@@ -64,17 +66,17 @@ function json(value: unknown): string {
   return JSON.stringify(value);
 }
 
-/** Of a question: what follows costs a look into the index each. */
+/** Largest number of stems of a question, because each costs an index look-up. */
 const MAX_STEMS = 32;
-/** How much the number of different words of a chunk counts (BM25's b and k1). */
+/** Weight of the number of different words of a chunk (BM25's b and k1). */
 const LENGTH_WEIGHT = 0.75;
 const SATURATION = 1.2;
 
 /**
- * Chunks that hold words of the question, those with the rarest words first: BM25 with each word counted once in a
+ * Returns chunks with words of the question, those with the rarest words first: BM25, with each word counted once in a
  * chunk.
  *
- * @param words as `searchWords` gives them
+ * @param words in the form of `searchWords`
  */
 export async function findByWords(
   sql: Database,
@@ -83,7 +85,7 @@ export async function findByWords(
   limit: number,
 ): Promise<ChunkPlace[]> {
   const rows = await sql.begin(async (transaction) => {
-    // Of a table that has grown a moment ago the planner would read every row for each word.
+    // For a table that has just grown, the planner would read every row for each word.
     await transaction`SELECT set_config('enable_seqscan', 'off', true)`;
     return transaction<{ file: bigint; position: number }[]>`
     WITH files AS MATERIALIZED (${searchedFiles(sql, scope)}),
@@ -117,7 +119,9 @@ export interface FoundChunk extends ChunkPlace {
   readonly text: string;
 }
 
-/** The chunks at these places, in any order; those that were removed meanwhile are missing. */
+/**
+ * Returns the chunks at these positions, in any order. Chunks that were removed in the meantime are missing.
+ */
 export async function readFoundChunks(
   sql: Database,
   organizationId: string,

@@ -1,12 +1,12 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { type ChunkPlace, type SearchScope, searchedFiles } from "./vector-store-search.ts";
 
-/** An embedding as it is stored. */
+/** An embedding in its stored form. */
 export interface QuantisedVector {
-  /** A digit of each number: 1 where it is above 0. */
+  /** One digit for each number: 1 if it is above 0. */
   readonly signs: string;
   readonly bytes: Uint8Array;
-  /** Times the bytes, it is the embedding at the length 1. */
+  /** The bytes multiplied by it are the embedding, at length 1. */
   readonly scale: number;
 }
 
@@ -16,7 +16,10 @@ export interface WaitingChunks {
   readonly texts: readonly string[];
 }
 
-/** The next chunks of a file that are not embedded; they are embedded in their order. Undefined where it was removed or cancelled. */
+/**
+ * Returns the next chunks of a file that are not embedded. They are embedded in their order. Returns undefined if the
+ * file was removed or cancelled.
+ */
 export async function readWaitingChunks(
   sql: Database,
   file: bigint,
@@ -35,7 +38,7 @@ export async function readWaitingChunks(
   return row && { firstPosition: row.first_position, texts: row.texts ?? [] };
 }
 
-/** Writes embeddings of chunks that follow one another; none where the file was removed or cancelled. */
+/** Writes embeddings of consecutive chunks. Writes none if the file was removed or cancelled. */
 export async function insertVectors(
   sql: DatabaseTransaction,
   file: bigint,
@@ -51,7 +54,7 @@ export async function insertVectors(
       unnest(${sql.array(vectors.map(({ bytes }) => base64Of(bytes)))}::text[]),
       unnest(${sql.array(vectors.map(({ scale }) => scale))}::real[])) WITH ORDINALITY AS v (signs, bytes, scale, nth)
     WHERE f.number = ${number}::bigint AND f.status = 'in_progress'`;
-  // What comes next is another matter than what failed before.
+  // The next chunks do not inherit earlier failures.
   await sql`UPDATE vector_store_files SET attempts = 0 WHERE number = ${number}::bigint AND attempts > 0`;
 }
 
@@ -59,7 +62,7 @@ function base64Of({ buffer, byteOffset, byteLength }: Uint8Array): string {
   return Buffer.from(buffer, byteOffset, byteLength).toString("base64");
 }
 
-/** Whether a search finds files that are embedded with the model. */
+/** Returns true if a search finds files that are embedded with the model. */
 export async function hasVectors(
   sql: Database,
   scope: SearchScope,
@@ -73,8 +76,8 @@ export async function hasVectors(
 export interface NearChunk extends ChunkPlace, Pick<QuantisedVector, "bytes" | "scale"> {}
 
 /**
- * Chunks whose embeddings have the most signs in common with that of the question, in no order. Every embedding that
- * the search can find is compared.
+ * Returns the chunks whose embeddings have the most signs in common with that of the question, in no order. It compares
+ * every embedding that the search can find.
  */
 export async function findBySigns(
   sql: Database,
@@ -84,7 +87,7 @@ export async function findBySigns(
   limit: number,
 ): Promise<NearChunk[]> {
   const rows = await sql.begin(async (transaction) => {
-    // Of a table that has grown a moment ago the planner would read every row; compiling takes longer than the scan.
+    // For a table that has just grown, the planner would read every row. Compilation takes longer than the scan.
     await transaction`SELECT set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)`;
     return transaction<NearChunk[]>`
     WITH files AS MATERIALIZED (

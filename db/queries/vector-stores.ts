@@ -52,13 +52,13 @@ export interface NewVectorStore {
   readonly expiresAfterDays: number | null;
 }
 
-/** False where the organization has `maxStores` already. */
+/** Returns false if the organization has `maxStores` stores already. */
 export async function insertVectorStore(
   sql: DatabaseTransaction,
   store: NewVectorStore,
   maxStores: number,
 ): Promise<boolean> {
-  // One insertion of an organization at a time, so that none is counted too late.
+  // One insertion of an organization at a time, so that the count is exact.
   await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`vector stores ${store.organizationId}`}, 0))`;
   const createdAt = new Date(timeOfId(store.id));
   const inserted = await sql`
@@ -75,7 +75,7 @@ function jsonOf(value: unknown): string | null {
   return value === null ? null : JSON.stringify(value);
 }
 
-/** Stores of these ids that the organization has. */
+/** Returns those of these stores that the organization has. */
 export async function findVectorStores(
   sql: Database,
   organizationId: string,
@@ -89,7 +89,9 @@ export async function findVectorStores(
   return rows.map(storeRecord);
 }
 
-/** A page of an organization's stores in the order of their creation, which is that of their ids. */
+/**
+ * Lists a page of an organization's stores in the order of their creation, which is that of their ids.
+ */
 export async function listVectorStores(
   sql: Database,
   organizationId: string,
@@ -117,7 +119,7 @@ export interface StoreChange {
   readonly expiresAfterDays?: number | null;
 }
 
-/** Changes what is named. False where there is no such store, or it has expired. */
+/** Changes the given members. Returns false if the store does not exist, or has expired. */
 export async function updateVectorStore(
   sql: Database,
   organizationId: string,
@@ -141,7 +143,7 @@ export async function updateVectorStore(
 
 const MOST_OFTEN_NOTED = "1 minute";
 
-/** Puts off the expiry of stores that are used; written at most once a minute. */
+/** Delays the expiry of stores that are used. Writes at most once a minute. */
 export async function noteStoresUsed(sql: Database, ids: readonly string[]): Promise<void> {
   await sql`
     UPDATE vector_stores SET last_active_at = clock_timestamp(),
@@ -151,7 +153,9 @@ export async function noteStoresUsed(sql: Database, ids: readonly string[]): Pro
       AND (expires_at IS NULL OR expires_at > clock_timestamp())`;
 }
 
-/** Its files are removed by their owners. False where there is no such store. */
+/**
+ * Deletes a store. Its files are removed by their owners. Returns false if the store does not exist.
+ */
 export async function deleteVectorStore(
   sql: DatabaseTransaction,
   organizationId: string,
@@ -174,7 +178,7 @@ async function removeFilesOfStores(
 
 const EXPIRED_AT_A_TIME = 10;
 
-/** Removes the files of stores that have expired, of a bounded number of stores. */
+/** Removes the files of expired stores, for a bounded number of stores. */
 export async function clearExpiredStores(sql: Database): Promise<void> {
   const [due] = await sql`SELECT 1 FROM vector_stores
     WHERE expires_at <= clock_timestamp() AND cleared_at IS NULL LIMIT 1`;

@@ -47,7 +47,7 @@ interface LoadedWebhook {
       }
     | undefined;
   readonly pending: readonly LoadedDelivery[];
-  /** Until the first one may be sent, by the database's clock. */
+  /** Milliseconds until the first one may be sent, by the database's clock. */
   readonly headDueInMs: number;
 }
 
@@ -60,7 +60,7 @@ interface LoadedDelivery {
   readonly createdAtMs: number;
 }
 
-/** A webhook and the first of its pending deliveries, in order, with their events. */
+/** Loads a webhook and the first of its pending deliveries, in order, with their events. */
 export function loadWebhook(id: string, limit: number): Query<LoadedWebhook> {
   return {
     name: "webhook-load",
@@ -111,7 +111,7 @@ function loadedDelivery(row: DeliveryRow): LoadedDelivery {
   };
 }
 
-/** Webhooks of an organization, newest first, and how many there are. */
+/** Lists webhooks of an organization, newest first, with their total number. */
 export function listWebhooks(
   sql: Database,
   page: { readonly organizationId: string; readonly limit: number; readonly offset: number },
@@ -135,11 +135,11 @@ export interface SealedSecrets {
 export interface FoundWebhook {
   readonly record: WebhookRecord;
   readonly sealed: SealedSecrets;
-  /** What ids of its deliveries are made with. */
+  /** Parameters from which the ids of its deliveries are made. */
   readonly deliveryIds: { readonly key: string; readonly plainUpTo: bigint };
 }
 
-/** One webhook of an organization, with its secrets as they are stored. */
+/** Finds a webhook of an organization, with its secrets as they are stored. */
 export async function findWebhook(
   sql: Database,
   { id, organizationId }: { readonly id: string; readonly organizationId: string },
@@ -170,19 +170,23 @@ interface DueWebhook {
 
 interface DueWebhooks {
   readonly webhooks: readonly DueWebhook[];
-  /** The organization to go on behind; undefined where all those behind `after` were looked at. */
+  /**
+   * The organization after which the next look-up begins. Undefined if all organizations after `after` were read.
+   */
   readonly last: string | undefined;
 }
 
 interface DueLook {
-  /** Organizations behind this one are looked at, in the order of their ids. */
+  /** Reads organizations after this one, in the order of their ids. */
   readonly after: string;
   readonly maxOrganizations: number;
-  /** Webhooks, shared out among the organizations. */
+  /** Number of webhooks, divided among the organizations. */
   readonly limit: number;
 }
 
-/** Webhooks whose first delivery is due and that have no live owner; for each organization the longest due. */
+/**
+ * Finds webhooks whose first delivery is due and that have no live owner; for each organization those due longest.
+ */
 export async function findDueWebhooks(sql: Database, look: DueLook): Promise<DueWebhooks> {
   const rows = await sql<{ organization_id: string; webhook_id: string | null }[]>`
     WITH RECURSIVE waiting AS (
@@ -210,7 +214,9 @@ export async function findDueWebhooks(sql: Database, look: DueLook): Promise<Due
   };
 }
 
-/** Those of these webhooks whose first delivery is due, and the live instance that acts for each. */
+/**
+ * Returns those of these webhooks whose first delivery is due, and the live instance that owns each.
+ */
 export async function findDueAmong(
   sql: Database,
   ids: readonly string[],
@@ -227,7 +233,10 @@ export async function findDueAmong(
   }));
 }
 
-/** The event types that an organization's webhooks want, disabled ones included; `*` stands for all. */
+/**
+ * Returns the event types that an organization's webhooks subscribe to, including disabled webhooks. `*` stands for
+ * all.
+ */
 export async function subscribedTypes(sql: Database, organizationId: string): Promise<string[]> {
   const rows = await sql<{ type: string }[]>`
     SELECT DISTINCT unnest(events) AS type FROM webhooks WHERE organization_id = ${organizationId}`;
@@ -241,20 +250,20 @@ interface NewWebhook extends WebhookSettings {
   readonly createdAtMs: number;
 }
 
-/** An organization has as many webhooks as it may have: nothing was written. */
+/** An organization has its maximum number of webhooks. Nothing was written. */
 export class TooManyWebhooksError extends Error {
   readonly maxWebhooks: number;
 
   constructor(maxWebhooks: number) {
-    super(`the organization has its ${maxWebhooks} webhooks`);
+    super(`the organization has ${maxWebhooks} webhooks already`);
     this.name = "TooManyWebhooksError";
     this.maxWebhooks = maxWebhooks;
   }
 }
 
 /**
- * Creates a webhook. The lock of the organization makes its limit exact over all instances. Throws
- * TooManyWebhooksError beyond it: what the operator has set, or `defaultMax`.
+ * Creates a webhook. The lock of the organization makes its limit exact across instances. Throws TooManyWebhooksError
+ * above the limit: the operator's, or `defaultMax`.
  */
 export function insertWebhook(
   sql: Database,
@@ -267,7 +276,7 @@ export function insertWebhook(
     const [organization] = await transaction<{ max_webhooks: number | null }[]>`
       SELECT max_webhooks FROM organizations WHERE id = ${webhook.organizationId} FOR NO KEY UPDATE`;
     const maxWebhooks = organization?.max_webhooks ?? defaultMax;
-    // A statement of its own, whose snapshot is younger than the lock.
+    // A separate statement, because its snapshot is newer than the lock.
     const [row] = await transaction<WebhookRow[]>`
       INSERT INTO webhooks (id, organization_id, url, events, description, enabled, secret, created_at,
         disabled_at, disabled_by)
@@ -290,7 +299,7 @@ interface WebhookName {
   readonly organizationId: string;
 }
 
-/** Changes the given settings. Undefined where the organization has no such webhook. */
+/** Changes the given settings. Returns undefined if the organization has no such webhook. */
 export function updateWebhook(
   sql: Database,
   { id, organizationId }: WebhookName,
@@ -312,12 +321,15 @@ export function updateWebhook(
       WHERE id = ${id} AND organization_id = ${organizationId} RETURNING *`;
     if (row === undefined) return undefined;
     await transaction`UPDATE webhook_queues SET due_at = webhook_due_at(webhook_id) WHERE webhook_id = ${id}`;
-    await tellOfWebhook(transaction, { id, organizationId });
+    await notifyWebhookChange(transaction, { id, organizationId });
     return webhookRecord(row);
   });
 }
 
-/** Stores what `replace` makes of the secrets so far, sealed with the key of that id. Undefined where the organization has no such webhook. */
+/**
+ * Stores the secrets that `replace` returns for the existing ones, sealed with the key of that id. Returns undefined if
+ * the organization has no such webhook.
+ */
 export function replaceWebhookSecret(
   sql: Database,
   { id, organizationId }: WebhookName,
@@ -340,7 +352,9 @@ export function replaceWebhookSecret(
   });
 }
 
-/** False where the organization has no such webhook. Its deliveries are removed by and by. */
+/**
+ * Returns false if the organization has no such webhook. Its deliveries are removed later, in parts.
+ */
 export function deleteWebhook(
   sql: Database,
   { id, organizationId }: WebhookName,
@@ -349,15 +363,15 @@ export function deleteWebhook(
     const deleted = await transaction`
       DELETE FROM webhooks WHERE id = ${id} AND organization_id = ${organizationId}`;
     if (deleted.count === 0) return false;
-    // Also of one that never had an owner: its lease shows what it has left.
+    // Also for a webhook that never had an owner: its lease shows which rows are left.
     await transaction`
       INSERT INTO actor_leases (kind, id, epoch) VALUES ('webhook', ${id}, 0) ON CONFLICT DO NOTHING`;
-    await tellOfWebhook(transaction, { id, organizationId });
+    await notifyWebhookChange(transaction, { id, organizationId });
     return true;
   });
 }
 
-async function tellOfWebhook(sql: DatabaseTransaction, webhook: WebhookName): Promise<void> {
+async function notifyWebhookChange(sql: DatabaseTransaction, webhook: WebhookName): Promise<void> {
   await recordChange(sql, "webhook", webhook.id);
   await recordChange(sql, "subscriptions", webhook.organizationId);
 }

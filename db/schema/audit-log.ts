@@ -2,24 +2,24 @@ import { sql } from "drizzle-orm";
 import { index, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 
 /**
- * Administrative acts, each written by a trigger in the transaction of the act, or by `recordAct`. Rows are added
- * alone: a trigger refuses changes, and deletions but those of what has been kept long enough.
+ * Administrative acts. A trigger, or `recordAct`, writes each in the transaction of the act. A trigger rejects changes
+ * of rows, and deletions before the retention time has passed.
  */
 export const auditLog = pgTable(
   "audit_log",
   {
-    /** In the order of time: a UUIDv7 with microseconds. */
+    /** A UUIDv7 with microseconds, so ids sort by time. */
     id: text("id").primaryKey(),
-    /** Null for acts on the gateway itself, which operators alone see. */
+    /** Null for acts on the gateway itself, which only operators see. */
     organizationId: text("organization_id"),
-    /** `<type of object>.<what was done>` */
+    /** `<type of object>.<act>`, such as `key.created`. */
     action: text("action").notNull(),
     objectType: text("object_type").notNull(),
     objectId: text("object_id"),
     /** An `Author` of src/lib/author.ts. */
     actor: jsonb("actor").notNull(),
     actorId: text("actor_id").generatedAlwaysAs(sql`actor->>'id'`),
-    /** Fields that were changed. */
+    /** Changed fields before the act. `after` has those after it. */
     before: jsonb("before"),
     after: jsonb("after"),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),

@@ -15,7 +15,9 @@ import { organizations } from "./organizations.ts";
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 const time = (name: string) => timestamp(name, { withTimezone: true });
 
-/** Batches of requests; the order of their ids is that of their creation. States: see `src/jobs/batches/batch-owner.ts`. */
+/**
+ * Batches of requests. Their ids sort by creation time. States: see `src/batches/batch-owner.ts`.
+ */
 export const batches = pgTable(
   "batches",
   {
@@ -28,10 +30,10 @@ export const batches = pgTable(
     endpoint: text("endpoint").notNull(),
     inputFile: text("input_file").notNull(),
     status: text("status").notNull(),
-    /** The final status, once every line has its result. */
+    /** The final status, set when every line has its result. */
     endsAs: text("ends_as"),
     metadata: jsonb("metadata"),
-    /** Why it failed. */
+    /** Errors of a failed batch. */
     faults: jsonb("faults"),
     total: integer("total").notNull().default(0),
     completed: integer("completed").notNull().default(0),
@@ -44,9 +46,9 @@ export const batches = pgTable(
     endedAt: time("ended_at"),
     cancellingAt: time("cancelling_at"),
     expiresAt: time("expires_at").notNull(),
-    /** When its owner has something to do; null: never. */
+    /** Time at which its owner has work. Null: never. */
     dueAt: time("due_at"),
-    /** Attempts that failed since the last one that brought it on. */
+    /** Number of failed attempts since the last one that made progress. */
     attempts: integer("attempts").notNull().default(0),
   },
   (table) => [
@@ -60,46 +62,50 @@ export const batchLines = pgTable(
   "batch_lines",
   {
     batchId: text("batch_id").notNull(),
-    /** Of the input file, from 1, blank lines counted. */
+    /** Line of the input file, from 1, counting blank lines. */
     line: integer("line").notNull(),
     isFailed: boolean("is_failed").notNull(),
   },
   (table) => [primaryKey({ columns: [table.batchId, table.line] })],
 );
 
-/** Results of lines, sealed, in pieces; one without a row of `batch_lines` is not known to be charged. */
+/**
+ * Results of lines, sealed, in pieces. A result without a row of `batch_lines` may not be charged yet.
+ */
 export const batchContents = pgTable(
   "batch_contents",
   {
     batchId: text("batch_id").notNull(),
-    /** The line and the piece, in digits that sort as numbers do. */
+    /** Line and piece, in digits that sort as numbers do. */
     part: text("part").notNull(),
     sealed: bytea("sealed").notNull(),
   },
   (table) => [primaryKey({ columns: [table.batchId, table.part] })],
 );
 
-/** Batches at providers, each with lines of one batch here. States: see `src/jobs/batches/provider-batch-submitter.ts`. */
+/**
+ * Batches at providers, each with lines of one batch of the gateway. States: see `src/batches/handed-lines.ts`.
+ */
 export const providerBatches = pgTable(
   "provider_batches",
   {
-    /** The mark by which it is found at the provider. */
+    /** The mark that identifies it at the provider. */
     id: text("id").primaryKey(),
     batchId: text("batch_id").notNull(),
     providerId: text("provider_id").notNull(),
-    /** Of a provider with several keys, the name of the one that it was made with. */
+    /** Name of the key that created it, for a provider with several keys. */
     providerKey: text("provider_key"),
     model: text("model").notNull(),
-    /** The name that the provider knows the model by. */
+    /** Name of the model at the provider. */
     providerModel: text("provider_model").notNull(),
     kind: text("kind").notNull(),
-    /** What its lines are billed by, as it stood when they were handed over. */
+    /** Prices of its lines when they were submitted. */
     terms: text("terms").notNull(),
     state: text("state").notNull(),
     requests: integer("requests").notNull(),
     /** Its id at the provider. */
     providerBatch: text("provider_batch"),
-    /** When it was created there, or was about to be. */
+    /** Time of its creation at the provider, or of the attempt. */
     orderedAt: time("ordered_at"),
     isCancelled: boolean("is_cancelled").notNull().default(false),
   },
@@ -110,8 +116,8 @@ export const providerBatches = pgTable(
 );
 
 /**
- * Lines that are at providers: each has a hold of the name of its request, and no hold of a line is without its row. One
- * without a request has come back, and is to be called as others are.
+ * Lines that are at providers. Each has a hold with the id of its request, and each hold of a line has its row. A row
+ * without a request was returned, and its line is called like others.
  */
 export const providerBatchLines = pgTable(
   "provider_batch_lines",

@@ -3,8 +3,8 @@ import { bigint, check, index, pgTable, text, timestamp, uniqueIndex } from "dri
 import { organizations } from "./organizations.ts";
 
 /**
- * Budgets of an organization's end users and tags. What is spent of one stands in accounts that name it, which
- * stay when it is deleted: requests that run then still end there.
+ * Budgets of an organization's end users and tags. Accounts that name a budget count the amount spent. They stay when
+ * the budget is deleted, because running requests still end there.
  */
 export const subjectBudgets = pgTable(
   "subject_budgets",
@@ -16,7 +16,7 @@ export const subjectBudgets = pgTable(
     /** `user` or `tag`. */
     subjectType: text("subject_type").notNull(),
     subjectValue: text("subject_value").notNull(),
-    /** Null is without limit. */
+    /** Nano-USD per UTC day. Null: no limit. */
     dailyBudgetNano: bigint("daily_budget_nano", { mode: "bigint" }),
     monthlyBudgetNano: bigint("monthly_budget_nano", { mode: "bigint" }),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),

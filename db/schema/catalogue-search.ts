@@ -4,9 +4,9 @@ import { customType, index, pgTable, text } from "drizzle-orm/pg-core";
 const tsvector = customType<{ data: string }>({ dataType: () => "tsvector" });
 
 /**
- * The searchable words of each model, in lower case and without punctuation; prices and endpoints stay
- * in memory, this only finds ids. Descriptions are held twice: as written, so that prefixes match, and
- * by their stems, so that inflected words do.
+ * Searchable words of each model, in lower case and without punctuation. A search only finds ids; prices and endpoints
+ * are in memory. Descriptions are stored twice: as written, so that prefixes match, and as stems, so that inflected
+ * words match.
  */
 export const catalogueSearch = pgTable(
   "catalogue_search",

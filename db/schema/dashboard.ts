@@ -1,19 +1,21 @@
 import { index, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 
-/** Sessions of the dashboard, on every instance. Nothing in a row opens one: the token is in a cookie alone. */
+/**
+ * Sessions of the dashboard, for every instance. A row cannot open a session, because the token is only in a cookie.
+ */
 export const dashboardSessions = pgTable(
   "dashboard_sessions",
   {
     /** SHA-256 of the token, hex. */
     tokenHash: text("token_hash").primaryKey(),
-    /** `organization` or `operator`: whose key it is. */
+    /** `organization` or `operator`: the kind of the key. */
     kind: text("kind").notNull(),
-    /** Of a subject of the identity provider an id that no key has. */
+    /** The key that signed in. For a subject of the identity provider, an id that no key has. */
     keyId: text("key_id").notNull(),
-    /** Who signed in through the identity provider; null: the holder of the key. */
+    /** The person who signed in through the identity provider. Null: the holder of the key. */
     subject: jsonb("subject"),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),
-    /** Within some seconds. */
+    /** Accurate to some seconds. */
     lastUsedAt: timestamp("last_used_at", { withTimezone: true }).notNull(),
   },
   (table) => [

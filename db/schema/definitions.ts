@@ -9,7 +9,7 @@ import {
 } from "drizzle-orm/pg-core";
 import { organizations } from "./organizations.ts";
 
-/** What organizations define once and requests name: presets and guardrails. */
+/** Presets and guardrails, which organizations define and requests name. */
 export const definitions = pgTable(
   "definitions",
   {
@@ -17,7 +17,7 @@ export const definitions = pgTable(
     organizationId: text("organization_id")
       .notNull()
       .references(() => organizations.id),
-    /** preset or guardrail. */
+    /** `preset` or `guardrail`. */
     kind: text("kind").notNull(),
     name: text("name").notNull(),
     body: jsonb("body").notNull(),
@@ -30,14 +30,16 @@ export const definitions = pgTable(
   ],
 );
 
-/** Guardrails that the operator has set for every call of an organization, or of one of its keys. */
+/**
+ * Guardrails that the operator has set for every call of an organization, or of one of its keys.
+ */
 export const guardrailDefaults = pgTable(
   "guardrail_defaults",
   {
     organizationId: text("organization_id")
       .notNull()
       .references(() => organizations.id),
-    /** Empty: of the whole organization. */
+    /** Empty: every key of the organization. */
     keyId: text("key_id").notNull(),
     guardrailId: text("guardrail_id")
       .notNull()

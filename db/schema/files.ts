@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import { bigint, index, integer, pgTable, primaryKey, text, timestamp } from "drizzle-orm/pg-core";
 import { organizations } from "./organizations.ts";
 
-/** Files that exist for their organization; the order of their ids is the order of their creation. */
+/** Files of organizations. Their ids sort by creation time. */
 export const files = pgTable(
   "files",
   {
@@ -14,15 +14,15 @@ export const files = pgTable(
     purpose: text("purpose").notNull(),
     contentType: text("content_type").notNull(),
     bytes: bigint("bytes", { mode: "number" }).notNull(),
-    /** Of the content, hex; null while there is none. */
+    /** SHA-256 of the content, hex. Null while there is none. */
     sha256: text("sha256"),
-    /** uploaded, processed or error. */
+    /** `uploaded`, `processed` or `error`. */
     status: text("status").notNull(),
     statusDetails: text("status_details"),
-    /** Where the bytes lie; null while there are none. */
+    /** Key of the bytes in the storage. Null while there are none. */
     storageKey: text("storage_key"),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),
-    /** Null: kept until it is deleted. */
+    /** Null: stored until it is deleted. */
     expiresAt: timestamp("expires_at", { withTimezone: true }),
   },
   (table) => [
@@ -31,7 +31,9 @@ export const files = pgTable(
   ],
 );
 
-/** What an organization's files take up, and what its running uploads have set aside of the quota. */
+/**
+ * Bytes of an organization's files, and bytes of the quota that its running uploads have reserved.
+ */
 export const fileUsage = pgTable("file_usage", {
   organizationId: text("organization_id").primaryKey(),
   usedBytes: bigint("used_bytes", { mode: "bigint" }).notNull().default(sql`0`),
@@ -39,15 +41,15 @@ export const fileUsage = pgTable("file_usage", {
 });
 
 /**
- * Uploads under way, written before the first byte is stored: bytes without a file always have a row here
- * or in `file_removals`, so that whatever dies, they are found again.
+ * Running uploads. A row is written before the first byte is stored: bytes without a file always have a row here or in
+ * `file_removals`, so that they are found after a crash.
  */
 export const fileUploads = pgTable(
   "file_uploads",
   {
     storageKey: text("storage_key").primaryKey(),
     organizationId: text("organization_id").notNull(),
-    /** Never more than the file will turn out to have. */
+    /** Never more than the size of the complete file. */
     reservedBytes: bigint("reserved_bytes", { mode: "bigint" }).notNull().default(sql`0`),
     instanceId: text("instance_id").notNull(),
     epoch: bigint("epoch", { mode: "bigint" }).notNull(),
@@ -63,14 +65,16 @@ export const fileRemovals = pgTable(
   "file_removals",
   {
     storageKey: text("storage_key").primaryKey(),
-    /** Until then an instance works on it, or waits after a failure. */
+    /** Until this time an instance removes it, or waits after a failure. */
     dueAt: timestamp("due_at", { withTimezone: true }).notNull().default(sql`clock_timestamp()`),
     attempts: integer("attempts").notNull().default(0),
   },
   (table) => [index("file_removals_due").on(table.dueAt)],
 );
 
-/** Who reads a file for longer than a request, such as a fine-tuning job: its bytes outlive its deletion. */
+/**
+ * Readers of a file that need it longer than a request, such as a fine-tuning job: its bytes outlive its deletion.
+ */
 export const fileUses = pgTable(
   "file_uses",
   {
@@ -89,7 +93,7 @@ export const fileUses = pgTable(
   ],
 );
 
-/** Where the bytes of files lie, as far as places can be taken for one another: one row for each kind. */
+/** Identity of the storage, to detect that another one is configured. One row for each kind. */
 export const fileStores = pgTable("file_stores", {
   kind: text("kind").primaryKey(),
   id: text("id").notNull(),

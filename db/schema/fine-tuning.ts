@@ -13,12 +13,12 @@ import {
 } from "drizzle-orm/pg-core";
 import { organizations } from "./organizations.ts";
 
-/** Fine-tuning jobs. The states and who may move between them: actors/fine-tuning-job/state.ts. */
+/** Fine-tuning jobs. States and permitted changes: actors/fine-tuning-job/state.ts. */
 export const fineTuningJobs = pgTable(
   "fine_tuning_jobs",
   {
     id: text("id").primaryKey(),
-    /** Of the request that ordered it: names the money that is held for it, and its charge. */
+    /** Id of the request that ordered the job. Its hold and its charge have this id. */
     requestId: text("request_id").notNull(),
     organizationId: text("organization_id")
       .notNull()
@@ -27,7 +27,7 @@ export const fineTuningJobs = pgTable(
     /** Id in the catalogue. */
     baseModel: text("base_model").notNull(),
     providerId: text("provider_id").notNull(),
-    /** The name the provider knows the base model by. */
+    /** Name of the base model at the provider. */
     providerBaseModel: text("provider_base_model").notNull(),
     trainingFile: text("training_file").notNull(),
     validationFile: text("validation_file"),
@@ -35,7 +35,7 @@ export const fineTuningJobs = pgTable(
     seed: integer("seed").notNull(),
     hyperparameters: jsonb("hyperparameters").notNull(),
     metadata: jsonb("metadata"),
-    /** Price of a trained token, taken when the job was admitted. */
+    /** Price of a trained token in femto-USD, fixed when the job was admitted. */
     tokenFemto: bigint("token_femto", { mode: "bigint" }).notNull(),
     feeBasisPoints: integer("fee_basis_points").notNull(),
     holdNano: bigint("hold_nano", { mode: "bigint" }).notNull(),
@@ -43,30 +43,34 @@ export const fineTuningJobs = pgTable(
     /** {code, message, param} of a failed job. */
     error: jsonb("error"),
     fineTunedModel: text("fine_tuned_model"),
-    /** Tokens of the training file, counted here; null before it was checked. */
+    /** Tokens of the training file, counted by the gateway. Null before it was checked. */
     fileTokens: bigint("file_tokens", { mode: "number" }),
-    /** What was billed, over all epochs. */
+    /** Billed tokens of all epochs. */
     trainedTokens: bigint("trained_tokens", { mode: "number" }),
     providerFile: text("provider_file"),
     providerValidationFile: text("provider_validation_file"),
     providerJob: text("provider_job"),
-    /** Written before each try to create the job at the provider: it may exist from then on. */
+    /**
+     * Number of tries to create the job at the provider, written before each try: the job may exist from then on.
+     */
     createTries: integer("create_tries").notNull().default(0),
-    /** Calls of the provider in a row that failed: the pauses between them grow. */
+    /**
+     * Number of consecutive failed calls of the provider. The delays between calls grow with it.
+     */
     troubles: integer("troubles").notNull().default(0),
-    /** Those of them whose answers made no sense, or knew of no such job. */
+    /** Number of these calls whose answers were invalid, or did not know the job. */
     uselessAnswers: integer("useless_answers").notNull().default(0),
-    /** Of a job that has ended: nothing of it is left at the provider that should not be. */
+    /** True if the job has ended and its data at the provider is removed. */
     isCleanedUp: boolean("is_cleaned_up").notNull().default(false),
-    /** File of what was measured in training. */
+    /** File with the metrics of the training. */
     resultFile: text("result_file"),
     eventCount: integer("event_count").notNull().default(0),
-    /** Counts writes; each names the version that it was decided on. */
+    /** Counts writes. Each write names the version on which it was decided. */
     version: bigint("version", { mode: "bigint" }).notNull().default(sql`1`),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
       .default(sql`clock_timestamp()`),
-    /** When its owner has something to do next; null: nothing is left to do. */
+    /** Time at which its owner has work. Null: no work is left. */
     dueAt: timestamp("due_at", { withTimezone: true }).default(sql`clock_timestamp()`),
     runningSince: timestamp("running_since", { withTimezone: true }),
     estimatedFinish: timestamp("estimated_finish", { withTimezone: true }),
@@ -78,7 +82,7 @@ export const fineTuningJobs = pgTable(
   ],
 );
 
-/** What a job has told, numbered without a gap from 1. */
+/** Events of a job, numbered without a gap from 1. */
 export const fineTuningEvents = pgTable(
   "fine_tuning_events",
   {
@@ -89,7 +93,7 @@ export const fineTuningEvents = pgTable(
     message: text("message").notNull(),
     type: text("type").notNull(),
     data: jsonb("data").notNull(),
-    /** Of an event that the provider reported: it is emitted once. */
+    /** Id of an event that the provider reported: it is emitted once. */
     providerEvent: text("provider_event"),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
@@ -102,7 +106,7 @@ export const fineTuningEvents = pgTable(
   ],
 );
 
-/** Models that fine-tuning jobs have made, each visible to its organization alone. */
+/** Models that fine-tuning jobs have created. Only their organization sees them. */
 export const tunedModels = pgTable(
   "tuned_models",
   {
@@ -110,11 +114,11 @@ export const tunedModels = pgTable(
     id: text("id").primaryKey(),
     organizationId: text("organization_id").notNull(),
     jobId: text("job_id").notNull().unique(),
-    /** Id in the catalogue, which knows the prices and limits. */
+    /** Id in the catalogue, which has the prices and limits. */
     baseModel: text("base_model").notNull(),
     suffix: text("suffix"),
     providerId: text("provider_id").notNull(),
-    /** The name the provider knows it by. */
+    /** Name of the model at the provider. */
     providerModel: text("provider_model").notNull(),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
@@ -127,27 +131,29 @@ export const tunedModels = pgTable(
 );
 
 /**
- * What the sandbox keeps of trainings, in the place of a provider: a file and what it teaches, then the
- * job and the model that were made of it. No row of the gateway's own refers to it.
+ * State of the sandbox in its role as a provider: a file and its lessons, then the job and the model that were made of
+ * it. No other row of the gateway refers to it.
  */
 export const sandboxTunings = pgTable(
   "sandbox_tunings",
   {
-    /** Of the file; the job's and the model's are made of it. */
+    /** Id of the file. The ids of the job and the model are derived from it. */
     id: text("id").primaryKey(),
     fileName: text("file_name").notNull(),
-    /** JSON of LearnedAnswer[], as text: it may hold characters that jsonb refuses. Null once deleted. */
+    /**
+     * JSON of LearnedAnswer[] as text, because it may have characters that jsonb rejects. Null after its deletion.
+     */
     learned: text("learned"),
     tokens: bigint("tokens", { mode: "number" }).notNull(),
     uploadedAt: timestamp("uploaded_at", { withTimezone: true })
       .notNull()
       .default(sql`clock_timestamp()`),
     fileDeletedAt: timestamp("file_deleted_at", { withTimezone: true }),
-    /** What the job was created with; all of it is null before. */
+    /** Parameters of the job. All are null before it is created. */
     tag: text("tag"),
     model: text("model"),
     epochs: integer("epochs"),
-    /** By the clock of the process that created it. */
+    /** Time by the clock of the process that created it, in milliseconds. */
     startedAtMs: bigint("started_at_ms", { mode: "number" }),
     cancelledAtMs: bigint("cancelled_at_ms", { mode: "number" }),
   },

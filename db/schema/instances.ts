@@ -12,16 +12,19 @@ import {
   timestamp,
 } from "drizzle-orm/pg-core";
 
-/** A running gateway process. Every ledger transaction locks its row first: a dead one writes nothing. */
+/**
+ * Running gateway processes. Every ledger transaction locks its instance's row first, so that a dead instance writes
+ * nothing.
+ */
 export const instances = pgTable("instances", {
   id: text("id").primaryKey(),
   epoch: bigint("epoch", { mode: "bigint" }).notNull(),
   alive: boolean("alive").notNull().default(true),
-  /** True where it is the only one, and holds money in its memory. */
+  /** True if it is the only instance and holds money in memory. */
   isSingleNode: boolean("is_alone").notNull().default(false),
-  /** Master keys that it can open values of, by their ids; null for one of a version that told none. */
+  /** Ids of the master keys with which it can open values. Null: it has not reported them. */
   masterKeyIds: text("master_key_ids").array(),
-  /** Set once nothing is left to do of what it was doing when it died. */
+  /** True after its death, when none of its work is left to settle. */
   isSettled: boolean("is_settled").notNull().default(false),
   startedAt: timestamp("started_at", { withTimezone: true })
     .notNull()
@@ -32,8 +35,8 @@ export const instances = pgTable("instances", {
 });
 
 /**
- * Which instance acts for an owned actor, such as a webhook or a job. A lease lives as long as its
- * instance does; the row stays when it is given back, so that its epoch never repeats.
+ * Owner of each owned actor, such as a webhook or a job. A lease lives as long as its instance. The row stays after the
+ * lease is released, so that its epoch never repeats.
  */
 export const actorLeases = pgTable(
   "actor_leases",
@@ -43,7 +46,7 @@ export const actorLeases = pgTable(
     /** Null while it has no owner. */
     instanceId: text("instance_id"),
     instanceEpoch: bigint("instance_epoch", { mode: "bigint" }),
-    /** One more with each new owner. */
+    /** Grows by one with each new owner. */
     epoch: bigint("epoch", { mode: "bigint" }).notNull(),
   },
   (table) => [
@@ -52,7 +55,9 @@ export const actorLeases = pgTable(
   ],
 );
 
-/** What other processes must forget: written, and notified, in the transaction of the change. */
+/**
+ * Objects that other processes must reload: written, and notified, in the transaction of the change.
+ */
 export const changes = pgTable(
   "changes",
   {
@@ -70,21 +75,21 @@ export const changes = pgTable(
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 /**
- * Which master key seals what this database holds: one row, and never the key. It is in one of two states.
- * Settled, where `previous_key_id` is null: everything is sealed with the key. Changing, from the moment at
- * which a rotation makes another key the sealing one until it has resealed everything: values may be
- * under either. A transaction that writes a sealed value shares a lock of this row, so none is written under a key
- * that has ceased to seal.
+ * The master key with which the values of this database are sealed: one row, and never the key itself. It is in one of
+ * two states. Settled, with `previous_key_id` null: all values are sealed with the key. Changing, from the moment a
+ * rotation makes another key the sealing one until it has resealed all values: values may be under either key. A
+ * transaction that writes a sealed value shares a lock of this row, so that none is written under a key that no longer
+ * seals.
  */
 export const masterKey = pgTable(
   "master_key",
   {
     isOnly: boolean("is_only").primaryKey().default(true),
-    /** Of the ids, so that a key has another one in another database. */
+    /** Salt of the ids, so that a key has different ids in different databases. */
     salt: bytea("salt").notNull(),
     /** Derived from the key and the salt. */
     keyId: text("key_id").notNull(),
-    /** A constant, sealed with the key: a process that can open it has the right one. */
+    /** A constant, sealed with the key: a process that can open it has the right key. */
     proof: bytea("proof").notNull(),
     previousKeyId: text("previous_key_id"),
     changedAt: timestamp("changed_at", { withTimezone: true })

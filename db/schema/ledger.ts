@@ -16,59 +16,61 @@ import {
 } from "drizzle-orm/pg-core";
 
 /**
- * Money is counted in accounts, one row each: an organization's balance (`org`), a key's UTC day
- * (`day`) and a key's UTC month (`month`), and the same of the budget of an end user or a tag (`subject_day`,
- * `subject_month`). Writers lock the rows they need in the order of their ids.
+ * Accounts count money, one row each: an organization's balance (`org`), a key's UTC day (`day`) and UTC month
+ * (`month`), and the day and month of the budget of an end user or tag (`subject_day`, `subject_month`). Writers lock
+ * the rows they need in the order of their ids.
  *
- * An organization's balance is credit_nano − posted_nano, and may go down to −credit_limit_nano. A key's
- * period counts posted_nano against the budget of the key, that of a subject against its budget. What is held is
- * not free to be held again, in any of them.
+ * An organization's balance is credit_nano − posted_nano, and may go down to −credit_limit_nano. A key's period counts
+ * posted_nano against the budget of the key, that of a subject against its budget. An amount that is held in an account
+ * is not available to other holds.
  */
 export const accounts = pgTable(
   "accounts",
   {
     /**
-     * org:<organization>, day:<key>:<date>, month:<key>:<date of its first day>, and with subject_ in front the
-     * same of a subject's budget. Those of subjects come last in the order of ids.
+     * org:<organization>, day:<key>:<date>, month:<key>:<first day>. Accounts of subjects begin with subject_day: or
+     * subject_month: and have the budget in place of the key. They come last in the order of ids.
      */
     id: text("id").primaryKey(),
     kind: text("kind").notNull(),
     organizationId: text("organization_id").notNull(),
     keyId: text("key_id"),
-    /** The budget of a subject whose period it is. */
+    /** Budget of an end user or tag whose period this is. */
     budgetId: text("budget_id"),
-    /** First day of the period; null for an organization's balance. */
+    /** First day of the period. Null for an organization's balance. */
     periodStart: date("period_start"),
-    /** Sum of everything that is no usage: top-ups, refunds, adjustments. Organizations only. */
+    /** Sum of top-ups, refunds and adjustments. Organizations only. */
     creditNano: bigint("credit_nano", { mode: "bigint" }).notNull().default(sql`0`),
-    /** How far the balance may go below zero; null is without limit. Organizations only. */
+    /** How far the balance may go below zero. Null: no limit. Organizations only. */
     creditLimitNano: bigint("credit_limit_nano", { mode: "bigint" }).default(sql`0`),
-    /** Threshold of the automatic top-up; null: off. Organizations only. */
+    /** Threshold of the automatic top-up. Null: off. Organizations only. */
     replenishBelowNano: bigint("replenish_below_nano", { mode: "bigint" }),
-    /** Amount of the last top-up, which the threshold of credits.low follows. Organizations only. */
+    /**
+     * Amount of the last top-up, from which the threshold of credits.low follows. Organizations only.
+     */
     lastTopupNano: bigint("last_topup_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /**
-     * Sum of all charges; in a key's periods, without those that were given back, and with calls by the
-     * organization's own provider keys that count against budgets.
+     * Sum of all charges. In a key's periods, without those that were given back, and with calls by the organization's
+     * own provider keys that count against budgets.
      */
     postedNano: bigint("posted_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /** Sum of the rows in `holds` that name this account. */
     heldNano: bigint("held_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /**
-     * Of an organization, the number of its last transaction; they have no gap. Of a key's period, how
-     * often a charge was given back: while it stays the same, posted_nano only grows.
+     * Number of an organization's last transaction; numbers have no gap. In a key's period: how often a charge was
+     * given back; while it does not change, posted_nano only grows.
      */
     sequence: bigint("sequence", { mode: "bigint" }).notNull().default(sql`0`),
-    /** Bits of budget events already emitted: 1 = 50 %, 2 = 80 %, 4 = 100 % and exhausted. */
+    /** Bits of emitted budget events: 1 = 50 %, 2 = 80 %, 4 = 100 %, 8 = exhausted. */
     budgetEvents: integer("budget_events").notNull().default(0),
     lastUsedAt: timestamp("last_used_at", { withTimezone: true }),
   },
   (table) => [
     index("accounts_key").on(table.keyId, table.kind, table.periodStart),
     /**
-     * The database's own guard of every balance, whatever the program does: what is spent and held is covered
-     * by credit and credit limit. (Holds that a single-node gateway has in its memory are not in held_nano.)
-     * Budgets are no part of it: they may be lowered below what is spent.
+     * Guards every balance in the database itself: credit and credit limit cover the amounts spent and held. (Holds in
+     * the memory of a single-node gateway are not in held_nano.) Budgets have no such guard, because they may be
+     * lowered below the amount spent.
      */
     check(
       "accounts_within_credit",
@@ -85,7 +87,7 @@ export const transactions = pgTable(
   "transactions",
   {
     organizationId: text("organization_id").notNull(),
-    /** 1, 2, 3 … for each organization, in the order in which balances follow one another. */
+    /** 1, 2, 3 … for each organization, in the order of the balances. */
     sequence: bigint("sequence", { mode: "bigint" }).notNull(),
     id: text("id").notNull(),
     type: text("type").notNull(),
@@ -94,27 +96,30 @@ export const transactions = pgTable(
     description: text("description").notNull(),
     keyId: text("key_id"),
     requestId: text("request_id"),
-    /** Of a refund of a charge: whose. A charge is given back at most once. */
+    /** The request whose charge this refund gives back. A charge is given back at most once. */
     refundedRequestId: text("refunded_request_id"),
     model: text("model"),
     provider: text("provider"),
-    /** HTTP status of the answer: 200, or 499 where the client disconnected. */
+    /** HTTP status of the answer: 200, or 499 if the client disconnected. */
     status: integer("status"),
     promptTokens: bigint("prompt_tokens", { mode: "number" }),
     cachedPromptTokens: bigint("cached_prompt_tokens", { mode: "number" }),
     completionTokens: bigint("completion_tokens", { mode: "number" }),
     reasoningTokens: bigint("reasoning_tokens", { mode: "number" }),
     /**
-     * What was used besides, by kind: {"images": 2}. One column, null for most rows: lists and rollups read
-     * the four above, rows of text take no byte more, and a further kind needs no migration.
+     * Other use by kind: {"images": 2}. One column, null for most rows: lists and rollups read the four above, rows of
+     * text take no extra byte, and a new kind needs no migration.
      */
     quantities: jsonb("quantities"),
-    /** True where the gateway counted, because the provider reported no usage. */
+    /** True if the gateway counted, because the provider reported no usage. */
     estimated: boolean("estimated"),
     latencyMs: integer("latency_ms"),
     /** user, session_id, trace and metadata of the request. */
     details: jsonb("details"),
-    /** What the budgets of the key count; null: the charge. A refund has what it gives back to them, negative. */
+    /**
+     * Amount that the budgets of the key count. Null: the charge. In a refund the amount that it gives back to them,
+     * negative.
+     */
     budgetNano: bigint("budget_nano", { mode: "bigint" }),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
@@ -126,7 +131,7 @@ export const transactions = pgTable(
     uniqueIndex("transactions_refunded")
       .on(table.refundedRequestId)
       .where(sql`refunded_request_id IS NOT NULL`),
-    /** What is no usage is rare among what is. */
+    /** Transactions of other types are rare among those of usage. */
     index("transactions_entries")
       .on(table.organizationId, table.type, table.sequence)
       .where(sql`type <> 'usage'`),
@@ -139,16 +144,15 @@ export const transactions = pgTable(
 );
 
 /**
- * Money set aside in the database, counted in held_nano of its accounts: at every commit an
- * account's held_nano is the sum of its rows here. A hold is inserted only where every limit has room for
- * it, decided under the locks of the accounts, and is deleted by the transaction that charges or releases
- * it.
+ * Money that the database has set aside, counted in held_nano of its accounts: at every commit an account's held_nano
+ * is the sum of its rows here. A hold is inserted only if every limit allows it, decided under the locks of the
+ * accounts. The transaction that charges or releases it deletes it.
  *
- * A row that names an instance is one request of it, and ends with it: where the instance dies, what was
- * delivered has a row in `attempts` and is charged, and the rest is released. A row that names none
- * outlives processes (fine-tuning jobs).
+ * A row that names an instance belongs to one of its requests, and ends with it: if the instance dies, the delivered
+ * part has a row in `attempts` and is charged, and the rest is released. A row without an instance outlives processes
+ * (fine-tuning jobs).
  *
- * A gateway that is alone holds for requests in its memory and writes rows of the second kind only.
+ * A single-node gateway holds for requests in memory and writes only rows of the second kind.
  */
 export const holds = pgTable("holds", {
   /** The request that holds. */
@@ -159,9 +163,13 @@ export const holds = pgTable("holds", {
   dayAccount: text("day_account").notNull(),
   monthAccount: text("month_account").notNull(),
   holdNano: bigint("hold_nano", { mode: "bigint" }).notNull(),
-  /** What it holds of the budgets of the key, in the accounts of its day and month; null: the same. */
+  /**
+   * Amount held for the budgets of the key, in the accounts of its day and month. Null: the same as hold_nano.
+   */
   budgetNano: bigint("budget_nano", { mode: "bigint" }),
-  /** Ids of the accounts of subjects, which hold what those of the key do; null: none. */
+  /**
+   * Ids of the accounts of subjects, which hold the same amount as those of the key. Null: none.
+   */
   subjectAccounts: jsonb("subject_accounts"),
   createdAt: timestamp("created_at", { withTimezone: true })
     .notNull()
@@ -169,9 +177,8 @@ export const holds = pgTable("holds", {
 });
 
 /**
- * A running request of which something was, or may have been, delivered: what it would be charged if
- * its instance died now. The settling transaction deletes the row; the instance that reaps a dead one
- * settles the request at this checkpoint.
+ * A running request of which a part was, or may have been, delivered: its charge if its instance died now. The settling
+ * transaction deletes the row. The instance that reaps a dead one settles the request at this checkpoint.
  */
 export const attempts = pgTable("attempts", {
   requestId: text("request_id").primaryKey(),
@@ -183,16 +190,18 @@ export const attempts = pgTable("attempts", {
   dayAccount: text("day_account").notNull(),
   monthAccount: text("month_account").notNull(),
   holdNano: bigint("hold_nano", { mode: "bigint" }).notNull(),
-  /** The charge of what was delivered by the last checkpoint. */
+  /** Charge of the part that was delivered at the last checkpoint. */
   chargeNano: bigint("charge_nano", { mode: "bigint" }).notNull(),
   model: text("model").notNull(),
   provider: text("provider").notNull(),
   promptTokens: bigint("prompt_tokens", { mode: "number" }).notNull(),
   completionTokens: bigint("completion_tokens", { mode: "number" }).notNull(),
-  /** Of the budgets of the key; null: the same as hold and charge. */
+  /**
+   * Hold for the budgets of the key. Null: budget_hold_nano and budget_charge_nano equal hold and charge.
+   */
   budgetHoldNano: bigint("budget_hold_nano", { mode: "bigint" }),
   budgetChargeNano: bigint("budget_charge_nano", { mode: "bigint" }),
-  /** As in `holds`. */
+  /** See `holds`. */
   subjectAccounts: jsonb("subject_accounts"),
   cachedPromptTokens: bigint("cached_prompt_tokens", { mode: "number" }),
   reasoningTokens: bigint("reasoning_tokens", { mode: "number" }),
@@ -204,7 +213,7 @@ export const attempts = pgTable("attempts", {
   startedAt: timestamp("started_at", { withTimezone: true }).notNull(),
 });
 
-/** How much of a charge was given back; written under the lock of its organization's account. */
+/** Amount of a charge that was given back, written under the lock of its organization's account. */
 export const chargeRefunds = pgTable("charge_refunds", {
   /** Id of the usage transaction. */
   transactionId: text("transaction_id").primaryKey(),
@@ -213,9 +222,9 @@ export const chargeRefunds = pgTable("charge_refunds", {
 });
 
 /**
- * Written by a transaction whose writer may lose sight of it: the mark stands exactly where the
- * transaction does. The number of a transaction cannot tell: a server that crashes hands out the numbers
- * of transactions that left no trace in its log a second time.
+ * Marks of committed transactions, for writers that may lose their connection: the mark exists exactly if the
+ * transaction was committed. The transaction's number cannot show this, because a crashed server reuses the numbers of
+ * transactions that left no trace in its log.
  */
 export const commitMarks = pgTable(
   "commit_marks",
@@ -229,19 +238,22 @@ export const commitMarks = pgTable(
 );
 
 /**
- * A change of a balance or of a credit limit that an operator ordered: in single-node mode only the running
- * gateway knows what is held, so it carries the order out. A refund that was ordered over HTTP has a row too,
- * done from the start, for its idempotency key.
+ * A change of a balance or credit limit that an operator ordered. In single-node mode only the running gateway knows
+ * the held amounts, so it carries the order out. A refund that was ordered over HTTP has a row too, for its idempotency
+ * key; it is done from the start.
  */
 export const creditCommands = pgTable("credit_commands", {
-  /** Derived from the idempotency key where the order came with one, so that it is given once. */
+  /** Derived from the idempotency key if the order has one, so that it is given once. */
   id: text("id").primaryKey(),
   organizationId: text("organization_id").notNull(),
   /** `adjustment`, `credit-limit` or `refund`. */
   kind: text("kind").notNull().default("adjustment"),
-  /** Of an adjustment; of a credit limit an amount that no balance covers, so that older versions refuse it. */
+  /**
+   * Amount of an adjustment. For a credit limit, an amount that no balance covers, so that it cannot be posted by
+   * mistake.
+   */
   amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
-  /** Of a credit limit; null is without limit. */
+  /** New credit limit. Null: no limit. */
   creditLimitNano: bigint("credit_limit_nano", { mode: "bigint" }),
   description: text("description").notNull(),
   createdAt: timestamp("created_at", { withTimezone: true })
@@ -249,9 +261,9 @@ export const creditCommands = pgTable("credit_commands", {
     .default(sql`clock_timestamp()`),
   doneAt: timestamp("done_at", { withTimezone: true }),
   transactionId: text("transaction_id"),
-  /** Error code where it was refused. */
+  /** Error code of a rejected order. */
   refusedCode: text("refused_code"),
-  /** Who ordered it, for the audit log: another may carry it out. */
+  /** Author of the order, for the audit log. Another process may carry it out. */
   author: jsonb("author").default(sql`nullif(current_setting('gateway.author', true), '')::jsonb`),
   /** The credit limit that it replaced. */
   limitBeforeNano: bigint("limit_before_nano", { mode: "bigint" }),
@@ -259,7 +271,9 @@ export const creditCommands = pgTable("credit_commands", {
 
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
-/** One call under an idempotency key: running while `status` is null, then its stored result for 24 h. */
+/**
+ * One call under an idempotency key: running while `status` is null, then its stored result for 24 h.
+ */
 export const idempotencyRecords = pgTable(
   "idempotency_records",
   {
@@ -272,7 +286,7 @@ export const idempotencyRecords = pgTable(
     epoch: bigint("epoch", { mode: "bigint" }).notNull(),
     status: integer("status"),
     headers: jsonb("headers"),
-    /** Encrypted with the master key. Null where the result was too large to keep. */
+    /** Encrypted with the master key. Null if the result was too large to store. */
     body: bytea("body"),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
@@ -286,20 +300,22 @@ export const idempotencyRecords = pgTable(
 );
 
 /**
- * What a whole answer that takes several calls of its provider has come to, while it runs under an idempotency key
- * or as a line of a batch. If its instance dies or stops, the next call under the key goes on from here. Nothing of
- * it is charged before the answer is, except for steps whose client went away.
+ * Steps of a whole answer that takes several calls of its provider, while it runs under an idempotency key or as a line
+ * of a batch. If its instance dies or stops, the next call under the key continues from here. No step is charged before
+ * the answer, except if the client disconnected.
  */
 export const answerSteps = pgTable(
   "answer_steps",
   {
     keyId: text("key_id").notNull(),
     idempotencyKey: text("idempotency_key").notNull(),
-    /** Of the request, as in `idempotency_records`: another request under the key does not go on from here. */
+    /**
+     * Hash of the request, as in `idempotency_records`: another request under the key does not continue from here.
+     */
     bodyHash: text("body_hash").notNull(),
-    /** The call that wrote it last, or goes on from it. */
+    /** The call that wrote it last, or continues from it. */
     requestId: text("request_id").notNull(),
-    /** True if the steps are charged: their client went away. */
+    /** True if the steps are charged: their client disconnected. */
     isPaid: boolean("is_paid").notNull().default(false),
     /** JSON, encrypted with the master key. */
     sealed: bytea("sealed").notNull(),

@@ -15,7 +15,7 @@ export const organizations = pgTable(
   {
     id: text("id").primaryKey(),
     name: text("name").notNull(),
-    /** free, pro, byok or enterprise: decides the platform fee. */
+    /** `free`, `pro`, `byok` or `enterprise`: decides the platform fee. */
     plan: text("plan").notNull(),
     /** Null: the plan's fee. */
     feeBasisPoints: integer("fee_basis_points"),
@@ -25,20 +25,22 @@ export const organizations = pgTable(
     maxKeys: integer("max_keys"),
     /** Null: the default limit on webhooks. */
     maxWebhooks: integer("max_webhooks"),
-    /** Whether its models may be offered tools that operate a computer. */
+    /** True if its models may get tools that operate a computer. */
     mayUseComputer: boolean("may_use_computer").notNull().default(false),
-    /** API keys that are not deleted; the trigger count_api_keys maintains it. */
+    /** Number of API keys that are not deleted. The trigger count_api_keys maintains it. */
     keyCount: integer("key_count").notNull().default(0),
-    /** Null: not suspended. Calls of a suspended organization's keys are refused. */
+    /** Null: not suspended. Calls of a suspended organization's keys are rejected. */
     suspendedAt: timestamp("suspended_at", { withTimezone: true }),
-    /** `dispute` where a disputed payment did it; null: an operator. */
+    /** `dispute` if a disputed payment was the reason. Null: an operator. */
     suspendedReason: text("suspended_reason"),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull().defaultNow(),
   },
   (table) => [index("organizations_suspended").on(table.id).where(sql`suspended_at IS NOT NULL`)],
 );
 
-/** A deleted key keeps its row, so that transactions can name it; its hash then finds nothing. */
+/**
+ * API keys. A deleted key keeps its row, so that transactions can name it; its hash then finds no key.
+ */
 export const apiKeys = pgTable(
   "api_keys",
   {
@@ -56,14 +58,16 @@ export const apiKeys = pgTable(
     rateLimitTpm: integer("rate_limit_tpm"),
     dailyBudgetNano: bigint("daily_budget_nano", { mode: "bigint" }),
     monthlyBudgetNano: bigint("monthly_budget_nano", { mode: "bigint" }),
-    /** Budgets count calls with the organization's own provider keys, by their list prices. */
+    /**
+     * True if budgets count calls with the organization's own provider keys, by their list prices.
+     */
     budgetIncludesByok: boolean("budget_includes_byok").notNull().default(false),
     allowedModels: text("allowed_models").array(),
     expiresAt: timestamp("expires_at", { withTimezone: true }),
     isActive: boolean("is_active").notNull().default(true),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull().defaultNow(),
     deletedAt: timestamp("deleted_at", { withTimezone: true }),
-    /** Last authenticated use that charged nothing; the key's month account shows charged use. */
+    /** Last authenticated use without a charge. The key's month account shows charged use. */
     lastUsedAt: timestamp("last_used_at", { withTimezone: true }),
     /** Counts changes; a reader that holds an older version is stale. */
     version: bigint("version", { mode: "bigint" }).notNull().default(sql`1`),
@@ -78,9 +82,9 @@ export const apiKeys = pgTable(
 );
 
 /**
- * Keys of the gateway's operators: they reach /v1/admin alone and belong to no organization, so no key
- * of an organization can find or change them. A revoked key keeps its row, so that the environment variable
- * that made it cannot make it again.
+ * Keys of the gateway's operators. They reach /v1/admin only and belong to no organization, so no key of an
+ * organization can find or change them. A revoked key keeps its row, so that the environment variable that created it
+ * cannot create it again.
  */
 export const operatorKeys = pgTable(
   "operator_keys",

@@ -23,31 +23,33 @@ const intentId = () =>
 const createdAt = () =>
   timestamp("created_at", { withTimezone: true }).notNull().default(sql`clock_timestamp()`);
 
-/** Organizations as payment processors know them. */
+/** Customers at payment processors, one per organization and processor. */
 export const paymentCustomers = pgTable(
   "payment_customers",
   {
     organizationId: organizationId(),
     processor: text("processor").notNull(),
-    /** As the processor names it. */
+    /** Id of the customer at the processor. */
     reference: text("reference").notNull(),
     createdAt: createdAt(),
   },
   (table) => [primaryKey({ columns: [table.organizationId, table.processor] })],
 );
 
-/** Ways to pay that a processor keeps: the gateway holds no number of a card. */
+/** Payment methods that a processor stores: the gateway has no number of a card. */
 export const paymentMethods = pgTable(
   "payment_methods",
   {
     id: text("id").primaryKey(),
     organizationId: organizationId(),
     processor: text("processor").notNull(),
-    /** `pending` until it was entered on the processor's page, then `active`, in the end `detached`. */
+    /**
+     * `pending` until it was entered on the processor's page, then `active`, in the end `detached`.
+     */
     state: text("state").notNull(),
-    /** The processor's page on which it is entered. */
+    /** Id of the processor's page on which it is entered. */
     setupReference: text("setup_reference"),
-    /** As the processor names it; null while it is pending. */
+    /** Id of the method at the processor. Null while it is pending. */
     reference: text("reference"),
     type: text("type"),
     brand: text("brand"),
@@ -68,9 +70,9 @@ export const paymentMethods = pgTable(
 );
 
 /**
- * A payment, from before the processor is asked for it. `pending`: charged or not is not known.
- * `requires_action`: the payer is to authenticate. `succeeded`: credited, by the transaction that it names.
- * `failed`: not charged; where the money comes after all, it is credited still.
+ * A payment, written before the processor is called. `pending`: not known whether it was charged. `requires_action`:
+ * the payer has to authenticate. `succeeded`: credited, by the transaction that it names. `failed`: not charged; if the
+ * money arrives later, it is credited.
  */
 export const paymentIntents = pgTable(
   "payment_intents",
@@ -78,26 +80,28 @@ export const paymentIntents = pgTable(
     /** The idempotency key at the processor. */
     id: text("id").primaryKey(),
     organizationId: organizationId(),
-    /** The API key that ordered it; null: the gateway itself did. */
+    /** The API key that ordered it. Null: the gateway itself. */
     keyId: text("key_id"),
-    /** Of the order; null where there was none, and once the payment failed: the key is free again. */
+    /**
+     * Idempotency key of the order. Null if it had none, and after the payment failed: then the key can be used again.
+     */
     idempotencyKey: text("idempotency_key"),
     /** SHA-256 of the order, hex. */
     bodyHash: text("body_hash"),
     /** `topup` or `auto_replenish`. */
     purpose: text("purpose").notNull(),
     amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
-    /** Of the transaction. */
+    /** Description of the transaction. */
     description: text("description").notNull(),
     processor: text("processor").notNull(),
     customer: text("customer"),
-    /** Null where it is none of the organization's saved ones. */
+    /** Null if it is not one of the organization's saved methods. */
     methodId: text("method_id"),
-    /** As the processor names it. */
+    /** Id of the method at the processor. */
     method: text("method").notNull(),
     returnUrl: text("return_url"),
     state: text("state").notNull().default("pending"),
-    /** As the processor names the payment. */
+    /** Id of the payment at the processor. */
     reference: text("reference"),
     errorReason: text("error_reason"),
     errorMessage: text("error_message"),
@@ -105,10 +109,10 @@ export const paymentIntents = pgTable(
     receiptUrl: text("receipt_url"),
     createdAt: createdAt(),
     settledAt: timestamp("settled_at", { withTimezone: true }),
-    /** The instance that asks the processor, which has this long to do so. */
+    /** The instance that calls the processor, until `busy_until`. */
     instanceId: text("instance_id").notNull(),
     busyUntil: timestamp("busy_until", { withTimezone: true }).notNull(),
-    /** How often it was looked up since it was asked for. */
+    /** Number of look-ups since the payment was ordered. */
     looks: integer("looks").notNull().default(0),
     nextLookAt: timestamp("next_look_at", { withTimezone: true }).notNull(),
   },
@@ -130,10 +134,10 @@ export const paymentIntents = pgTable(
 );
 
 /**
- * Money that an operator gives back to a card. `ordered`: the credit command of `order_id` takes it from the
- * balance. `pending`: it is taken, and the processor is to be asked, or has not decided. `succeeded`: the
- * processor has taken the order. `failed`: it has not, or not in the end, and the balance has its money back.
- * An order that the balance does not cover leaves no row.
+ * Money that an operator gives back to a card. `ordered`: the credit command of `order_id` takes it from the balance.
+ * `pending`: it is taken, and the processor has to be called, or has not decided. `succeeded`: the processor has
+ * accepted the order. `failed`: the processor has rejected it, and the money is back in the balance. An order that the
+ * balance does not cover leaves no row.
  */
 export const paymentRefunds = pgTable(
   "payment_refunds",
@@ -143,7 +147,7 @@ export const paymentRefunds = pgTable(
     organizationId: organizationId(),
     intentId: intentId(),
     orderId: text("order_id").notNull(),
-    /** What was asked for; null: all that is left. */
+    /** Requested amount. Null: all that is left. */
     askedNano: bigint("asked_nano", { mode: "bigint" }),
     amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
     state: text("state").notNull().default("ordered"),
@@ -151,10 +155,10 @@ export const paymentRefunds = pgTable(
     transactionId: text("transaction_id"),
     /** The adjustment that put it back. */
     returnedTransactionId: text("returned_transaction_id"),
-    /** As the processor names it. */
+    /** Id of the refund at the processor. */
     reference: text("reference"),
     createdAt: createdAt(),
-    /** The processor is being asked until then. */
+    /** The processor is being called until then. */
     busyUntil: timestamp("busy_until", { withTimezone: true }).notNull(),
     looks: integer("looks").notNull().default(0),
     nextLookAt: timestamp("next_look_at", { withTimezone: true }).notNull(),
@@ -166,23 +170,25 @@ export const paymentRefunds = pgTable(
 );
 
 /**
- * Money that the processor took back by itself: a dispute, or a refund that was made at the processor. What is
- * taken from the balance for it are the adjustments of the credit commands whose ids begin with its own.
+ * Money that the processor took back by itself: a dispute, or a refund that was made at the processor. The adjustments
+ * of the credit commands whose ids begin with its own id take it from the balance.
  */
 export const paymentReversals = pgTable(
   "payment_reversals",
   {
-    /** As the processor names it. */
+    /** Id of the reversal at the processor. */
     id: text("id").primaryKey(),
     organizationId: organizationId(),
     intentId: intentId(),
     /** `dispute` or `refund`. */
     kind: text("kind").notNull(),
     amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
-    /** `open`, then `lost` or `returned`; what is returned is none of the balance's concern any more. */
+    /** `open`, then `lost` or `returned`. A returned one no longer affects the balance. */
     state: text("state").notNull(),
     createdAt: createdAt(),
-    /** False while more is to be taken from the balance, or put back, than was. */
+    /**
+     * False while the balance differs from the final amount: more has to be taken from it or put back.
+     */
     isSettled: boolean("is_settled").notNull().default(false),
     looks: integer("looks").notNull().default(0),
     nextLookAt: timestamp("next_look_at", { withTimezone: true })

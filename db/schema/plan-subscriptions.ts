@@ -3,10 +3,10 @@ import { bigint, index, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-c
 import { organizations } from "./organizations.ts";
 
 /**
- * The paid plan of an organization as the payment processor bills it, from before the processor is asked.
- * `pending`: asked, without an answer yet. `open`: the first payment is not made. `active`: paid, and the
+ * The paid plan of an organization as the payment processor bills it, written before the processor is called.
+ * `pending`: ordered, without an answer yet. `open`: the first payment is not made. `active`: paid, and the
  * organization is on the plan. `unpaid`: a later payment was declined. `ending`: an operator has changed the plan, and
- * the processor is still to be asked to end it. `ended`: nothing is billed any more.
+ * the processor still has to end it. `ended`: no longer billed.
  */
 export const planSubscriptions = pgTable(
   "plan_subscriptions",
@@ -18,25 +18,29 @@ export const planSubscriptions = pgTable(
     id: text("id").notNull(),
     processor: text("processor").notNull(),
     plan: text("plan").notNull(),
-    /** The plan that follows at the end of the period; null: the same again. */
+    /** The plan that follows at the end of the period. Null: the same plan. */
     nextPlan: text("next_plan"),
-    /** As the processor names them. */
+    /** Ids of the subscription and the customer at the processor. */
     reference: text("reference"),
     customer: text("customer"),
     method: text("method").notNull(),
     state: text("state").notNull().default("pending"),
-    /** The processor's page of the last invoice, where an open one can be paid. */
+    /** The processor's page of the last invoice, on which an open one can be paid. */
     invoiceUrl: text("invoice_url"),
     periodStart: timestamp("period_start", { withTimezone: true }),
     periodEnd: timestamp("period_end", { withTimezone: true }),
-    /** Counts changes: what was read of the processor before another change is not written. */
+    /**
+     * Counts changes: a state that was read at the processor before another change is not written.
+     */
     version: bigint("version", { mode: "bigint" }).notNull().default(sql`0`),
-    /** When the processor is asked how it stands; null once it has ended. */
+    /** Time of the next look-up at the processor. Null after it has ended. */
     nextLookAt: timestamp("next_look_at", { withTimezone: true }),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
       .default(sql`clock_timestamp()`),
-    /** Who asked for it, or for the plan that follows: what comes of that is written into the audit log as theirs. */
+    /**
+     * Author of the order, or of the plan that follows. The audit log shows this author for the resulting changes.
+     */
     author: jsonb("author").default(
       sql`nullif(current_setting('gateway.author', true), '')::jsonb`,
     ),

@@ -12,7 +12,7 @@ export const providerKeys = pgTable(
     organizationId: text("organization_id")
       .notNull()
       .references(() => organizations.id),
-    /** Id of a provider of the configuration. */
+    /** Id of a provider in the configuration. */
     providerId: text("provider_id").notNull(),
     name: text("name").notNull(),
     /** The first characters of the key, to recognise it by. */
@@ -21,14 +21,16 @@ export const providerKeys = pgTable(
     secret: bytea("secret").notNull(),
     /** Null: the provider's own address. */
     baseUrl: text("base_url"),
-    /** False once the provider has refused it: no call uses it any more. */
+    /** False after the provider has rejected it: calls no longer use it. */
     isValid: boolean("is_valid").notNull().default(true),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),
   },
   (table) => [index("provider_keys_organization").on(table.organizationId)],
 );
 
-/** What the health checks of self-hosted providers last found; one that was always healthy has no row. */
+/**
+ * Last results of the health checks of self-hosted providers. A provider that was always healthy has no row.
+ */
 export const providerHealth = pgTable("provider_health", {
   providerId: text("provider_id").primaryKey(),
   isHealthy: boolean("is_healthy").notNull(),

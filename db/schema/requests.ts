@@ -13,8 +13,8 @@ import {
 } from "drizzle-orm/pg-core";
 
 /**
- * Requests of models that failed, for 30 days. Written apart from the ledger, in batches, and lost where the process
- * dies before; what a request is charged stands in `transactions`.
+ * Failed requests of models, for 30 days. They are written separately from the ledger, in batches, and lost if the
+ * process dies before. The charge of a request is in `transactions`.
  */
 export const failedRequests = pgTable(
   "failed_requests",
@@ -22,9 +22,11 @@ export const failedRequests = pgTable(
     id: text("id").notNull(),
     organizationId: text("organization_id").notNull(),
     keyId: text("key_id").notNull(),
-    /** Sequence of the organization's last transaction before the failure: its place among charged requests. */
+    /**
+     * Sequence of the organization's last transaction before the failure: its position among charged requests.
+     */
     position: bigint("position", { mode: "bigint" }).notNull(),
-    /** As the caller wrote it where no model was found. */
+    /** Id of the model. If no model was found, the text of the caller. */
     model: text("model"),
     provider: text("provider"),
     status: integer("status").notNull(),
@@ -34,15 +36,17 @@ export const failedRequests = pgTable(
     /** Strings of metadata.tags. */
     tags: jsonb("tags"),
     latencyMs: integer("latency_ms").notNull(),
-    /** From the request to its first call of a provider; null where there was none. */
+    /** Milliseconds from the request to its first call of a provider. Null if there was none. */
     queueMs: integer("queue_ms"),
-    /** The calls of providers, with what came of them: as in `details` of a transaction. */
+    /** The calls of providers and their results, as in `details` of a transaction. */
     routing: jsonb("routing"),
-    /** True where something of it was charged: then its transaction is listed. */
+    /** True if a part of it was charged: then its transaction is listed. */
     isCharged: boolean("is_charged").notNull(),
-    /** Whether usage has it: 0 not yet, 1 as a request of its own, 2 as the error of a charged one. */
+    /**
+     * State in the usage sums: 0 not added, 1 added as a request, 2 added as the error of a charged request.
+     */
     usageState: smallint("usage_state").notNull().default(0),
-    /** To the millisecond, because a page begins behind it. */
+    /** Accurate to the millisecond, because a page begins after it. */
     createdAt: timestamp("created_at", { withTimezone: true, precision: 3 }).notNull(),
   },
   (table) => [

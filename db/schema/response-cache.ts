@@ -15,14 +15,14 @@ import { organizations } from "./organizations.ts";
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 /**
- * What an organization's response cache holds. Whatever changes its answers locks this row first, but for notes
- * of their use.
+ * Size of an organization's response cache. A writer of its answers locks this row first, unless it only records their
+ * use.
  */
 export const answerCaches = pgTable("answer_caches", {
   organizationId: text("organization_id")
     .primaryKey()
     .references(() => organizations.id),
-  /** Grows with each purge: an answer that was asked for before one is not kept after it. */
+  /** Grows with each purge: an answer that was requested before a purge is not stored after it. */
   generation: bigint("generation", { mode: "number" }).notNull().default(0),
   entries: integer("entries").notNull().default(0),
   bytes: bigint("bytes", { mode: "number" }).notNull().default(0),
@@ -35,16 +35,16 @@ export const cachedAnswers = pgTable(
     organizationId: text("organization_id")
       .notNull()
       .references(() => organizations.id),
-    /** Names the request: see `answerKey`. */
+    /** Hash that names the request: see `answerKey`. */
     keyHash: text("key_hash").notNull(),
     /** The model that served it. */
     model: text("model").notNull(),
     provider: text("provider").notNull(),
     costNano: bigint("cost_nano", { mode: "bigint" }).notNull(),
     usage: jsonb("usage").notNull(),
-    /** Headers that say how it was asked for. */
+    /** Headers that describe the original request. */
     headers: jsonb("headers").notNull().default(sql`'{}'::jsonb`),
-    /** Of the sealed answer. */
+    /** Size of the sealed answer. */
     bytes: integer("bytes").notNull(),
     /** The answer, sealed with the master key. */
     sealed: bytea("sealed").notNull(),
@@ -58,7 +58,7 @@ export const cachedAnswers = pgTable(
   ],
 );
 
-/** Requests that run, and whose answer equal requests wait for, on every instance. */
+/** Running requests whose answers equal requests wait for, on every instance. */
 export const answerFlights = pgTable(
   "answer_flights",
   {
@@ -66,9 +66,11 @@ export const answerFlights = pgTable(
       .notNull()
       .references(() => organizations.id),
     keyHash: text("key_hash").notNull(),
-    /** The request that runs. */
+    /** The running request. */
     requestId: text("request_id").notNull(),
-    /** Moved on by its instance while it runs; by the clock of the database. */
+    /**
+     * End of the lease, by the clock of the database. The instance extends it while the request runs.
+     */
     leaseUntil: timestamp("lease_until", { withTimezone: true })
       .notNull()
       .default(sql`clock_timestamp()`),

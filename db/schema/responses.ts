@@ -16,9 +16,9 @@ import { organizations } from "./organizations.ts";
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 /**
- * Responses that can be continued. A row and its contents are written before the charge, over a connection of
- * their own, however long they are; the charge's transaction sets `is_kept`, and from then on they exist for
- * readers. What a process that died has left is removed after a day.
+ * Responses that can be continued. A row and its contents, of any length, are written before the charge over a separate
+ * connection. The charge's transaction sets `is_kept`, and from then on readers see the response. Rows that a dead
+ * process has left are removed after a day.
  */
 export const responses = pgTable(
   "responses",
@@ -27,19 +27,19 @@ export const responses = pgTable(
     organizationId: text("organization_id")
       .notNull()
       .references(() => organizations.id),
-    /** The response that it continues from, which may be deleted: then the chain is broken. */
+    /** The response that it continues. If that one is deleted, the chain is broken. */
     previousId: text("previous_id"),
     /** The first response of the chain. */
     chainId: text("chain_id").notNull(),
-    /** Of its input and output. */
+    /** Size of its input and output. */
     ownBytes: integer("own_bytes").notNull().default(0),
-    /** The same with those of all before it. */
+    /** Size of its input and output and of all responses before it. */
     chainBytes: bigint("chain_bytes", { mode: "number" }).notNull().default(0),
     isKept: boolean("is_kept").notNull().default(false),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
       .default(sql`clock_timestamp()`),
-    /** Looked at then: later responses of its chain keep it for as long as they live. */
+    /** Time of the next check: later responses of its chain keep it for as long as they live. */
     removeAfter: timestamp("remove_after", { withTimezone: true }).notNull(),
   },
   (table) => [
@@ -49,9 +49,9 @@ export const responses = pgTable(
 );
 
 /**
- * Responses that run without their clients. The instance that runs one moves it from `queued` to `in_progress`
- * with its first events and, when it is over, to `answered`, `failed` or `cancelled`; what a dead instance has left
- * running becomes `answered` where its charge was written, else `failed`.
+ * Responses that run without their clients. The instance that runs one changes it from `queued` to `in_progress` with
+ * its first events, and at its end to `answered`, `failed` or `cancelled`. A response that a dead instance has left
+ * running becomes `answered` if its charge was written, else `failed`.
  */
 export const backgroundResponses = pgTable(
   "background_responses",
@@ -61,9 +61,9 @@ export const backgroundResponses = pgTable(
       .references(() => responses.id, { onDelete: "cascade" }),
     organizationId: text("organization_id").notNull(),
     state: text("state").notNull().default("queued"),
-    /** Of the last event that was written. */
+    /** Number of the last event that was written. */
     lastSequence: integer("last_sequence").notNull().default(-1),
-    /** A caller has asked that it ends. */
+    /** True if a caller has requested its end. */
     isCancelling: boolean("is_cancelling").notNull().default(false),
     /** The instance that runs it. */
     instanceId: text("instance_id").notNull(),
@@ -77,9 +77,9 @@ export const backgroundResponses = pgTable(
 );
 
 /**
- * Conversations, which turns are added to by the transactions of their charges: a chain of responses, the first of which
- * is named after none, and of rows that hold nothing but input, which callers have added. It is kept until the
- * conversation is deleted.
+ * Conversations. The transactions of their charges append turns to them: a chain of responses, the first of which
+ * follows none, and of rows with input only, which callers have added. They are stored until the conversation is
+ * deleted.
  */
 export const conversations = pgTable(
   "conversations",
@@ -89,7 +89,7 @@ export const conversations = pgTable(
       .notNull()
       .references(() => organizations.id),
     metadata: jsonb("metadata").notNull(),
-    /** The response that was added last. */
+    /** The response that was appended last. */
     lastId: text("last_id"),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
@@ -98,7 +98,7 @@ export const conversations = pgTable(
   (table) => [index("conversations_organization").on(table.organizationId)],
 );
 
-/** Items that were taken out of conversations. */
+/** Items that were removed from conversations. */
 export const removedItems = pgTable(
   "removed_items",
   {
@@ -110,14 +110,16 @@ export const removedItems = pgTable(
   (table) => [primaryKey({ columns: [table.conversationId, table.itemId] })],
 );
 
-/** What a response holds, in pieces of bounded length: JSON, cut anywhere; of its events, server-sent events. */
+/**
+ * Contents of a response, in pieces of bounded length: JSON, cut anywhere; of its events, server-sent events.
+ */
 export const responseContents = pgTable(
   "response_contents",
   {
     responseId: text("response_id")
       .notNull()
       .references(() => responses.id, { onDelete: "cascade" }),
-    /** The kind of content and the number of the piece, in their order: see `ContentKind`. */
+    /** Kind of content and number of the piece, in their order: see `ContentKind`. */
     part: text("part").notNull(),
     /** Sealed with the master key. */
     sealed: bytea("sealed").notNull(),

@@ -12,19 +12,21 @@ import {
 } from "drizzle-orm/pg-core";
 
 /*
- * Sums over the ledger and over failed requests, added up behind them (function usage_roll_up): of an organization's
- * transactions, which are numbered without a gap, all up to the sequence of its cursor are in, each once, because the
- * cursor moves in the transaction that adds them.
+ * Sums over the ledger and over failed requests, which function usage_roll_up computes later. An organization's
+ * transactions are numbered without a gap. All of them up to the sequence of its cursor are in the sums, each once,
+ * because the cursor moves in the transaction that adds them.
  */
 export const usageCursors = pgTable(
   "usage_cursors",
   {
     organizationId: text("organization_id").primaryKey(),
-    /** Of the last transaction that was added. The row is locked while transactions are added. */
+    /**
+     * Sequence of the last transaction that was added. The row is locked while transactions are added.
+     */
     sequence: bigint("sequence", { mode: "bigint" }).notNull().default(sql`0`),
-    /** Rows of `usage_subjects` since their number was looked at. */
+    /** New rows of `usage_subjects` since their number was last checked. */
     newSubjects: integer("new_subjects").notNull().default(0),
-    /** `usage_totals` has everything that `usage_rollups` and `usage_subjects` have from this day on. */
+    /** `usage_totals` is complete from this day on. */
     totalsSince: timestamp("totals_since", { withTimezone: true })
       .notNull()
       .default(sql`'-infinity'`),
@@ -40,7 +42,7 @@ const figures = () => {
   const sum = (name: string) => bigint(name, { mode: "bigint" }).notNull();
   return {
     requests: sum("requests"),
-    /** Of these, requests that ended with a status of 400 or above. */
+    /** Requests that ended with a status of 400 or above. */
     errors: sum("errors"),
     promptTokens: sum("prompt_tokens"),
     completionTokens: sum("completion_tokens"),
@@ -49,14 +51,18 @@ const figures = () => {
     images: sum("images"),
     characters: sum("characters"),
     durationMs: sum("duration_ms"),
-    /** Of rankings. */
+    /** Search units of rankings. */
     searchUnits: sum("search_units").default(sql`0`),
-    /** Charges, less those that were given back because their answers never left. */
+    /**
+     * Sum of charges in nano-USD, without those that were given back because their answers were never sent.
+     */
     costNano: sum("cost_nano"),
   };
 };
 
-/** By time and model, once for each key (`key_hour`, `key_day`) and once for all keys (`hour`, `day`). */
+/**
+ * Sums by time and model, once for each key (`key_hour`, `key_day`) and once for all keys (`hour`, `day`).
+ */
 export const usageRollups = pgTable(
   "usage_rollups",
   {
@@ -66,7 +72,7 @@ export const usageRollups = pgTable(
     /** Empty in `hour` and `day`. */
     keyId: text("key_id").notNull(),
     startsAt: timestamp("starts_at", { withTimezone: true }).notNull(),
-    /** Empty where there is none; provider too. */
+    /** Empty if there is none. So is the provider. */
     model: text("model").notNull(),
     provider: text("provider").notNull(),
     ...figures(),
@@ -88,8 +94,8 @@ export const usageRollups = pgTable(
 );
 
 /**
- * By UTC day and end user or tag. Of each day the largest values have rows of their own; the others are in one of
- * the kinds `other_user` and `other_tag`.
+ * Sums by UTC day and end user or tag. The largest values of each day have rows of their own. The others are added up
+ * in the kinds `other_user` and `other_tag`.
  */
 export const usageSubjects = pgTable(
   "usage_subjects",
@@ -122,8 +128,8 @@ export const usageSubjects = pgTable(
 );
 
 /**
- * The same figures by one thing at a time, over all models and providers: few rows for what is asked most. Whatever
- * changes the other two tables changes this one in the same transaction.
+ * Sums by one dimension, over all models and providers, so that frequent queries read few rows. Each transaction that
+ * changes the other two tables changes this one too.
  */
 export const usageTotals = pgTable(
   "usage_totals",
@@ -131,9 +137,9 @@ export const usageTotals = pgTable(
     organizationId: text("organization_id").notNull(),
     /** `hour`, `day`, `key_day`, or a kind of `usage_subjects`. */
     kind: text("kind").notNull(),
-    /** Of the hour or day, UTC. */
+    /** Start of the hour or day, UTC. */
     startsAt: timestamp("starts_at", { withTimezone: true }).notNull(),
-    /** The key, user or tag; empty as there. */
+    /** The key, user or tag. Empty as in `usage_subjects`. */
     value: text("value").notNull(),
     ...figures(),
   },
@@ -142,14 +148,14 @@ export const usageTotals = pgTable(
       name: "usage_totals_pk",
       columns: [table.organizationId, table.kind, table.startsAt, table.value],
     }),
-    /** The largest of a day. */
+    /** Finds the largest of a day. */
     index("usage_totals_cost")
       .on(table.organizationId, table.kind, table.startsAt, table.costNano)
       .where(sql`${table.kind} IN ('user', 'tag')`),
   ],
 );
 
-/** How long answered requests of an hour took, counted in buckets (function usage_bucket). */
+/** Latencies of the answered requests of an hour, counted in buckets (function usage_bucket). */
 export const usageLatencies = pgTable(
   "usage_latencies",
   {

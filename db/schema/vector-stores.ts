@@ -21,12 +21,14 @@ const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 const time = (name: string) => timestamp(name, { withTimezone: true });
 
-/** Vector stores of organizations; the order of their ids is the order of their creation. */
+/** Vector stores of organizations. Their ids sort by creation time. */
 export const vectorStores = pgTable(
   "vector_stores",
   {
     id: text("id").primaryKey(),
-    /** Stands before each word of its chunks, so that the index keeps the words of each store apart. */
+    /**
+     * Prefix of each word of its chunks, so that the index separates the words of different stores.
+     */
     number: bigint("number", { mode: "bigint" }).generatedAlwaysAsIdentity(),
     organizationId: text("organization_id")
       .notNull()
@@ -34,12 +36,12 @@ export const vectorStores = pgTable(
     name: text("name"),
     description: text("description"),
     metadata: jsonb("metadata"),
-    /** Null: kept until it is deleted. */
+    /** Null: stored until it is deleted. */
     expiresAfterDays: integer("expires_after_days"),
     createdAt: time("created_at").notNull(),
     lastActiveAt: time("last_active_at").notNull(),
     expiresAt: time("expires_at"),
-    /** When its files were removed because it had expired. */
+    /** Time at which its files were removed because it had expired. */
     clearedAt: time("cleared_at"),
   },
   (table) => [
@@ -51,13 +53,14 @@ export const vectorStores = pgTable(
 );
 
 /**
- * Files in vector stores. States: in_progress (an owner reads its text and, once `chunks` is above 0, embeds
- * it), completed, failed, cancelled, and removed, which no request sees: its owner deletes the chunks, then the row.
+ * Files in vector stores. States: in_progress (an owner reads its text and, when `chunks` is above 0, embeds it),
+ * completed, failed, cancelled, and removed. Requests do not see a removed one: its owner deletes the chunks, then the
+ * row.
  */
 export const vectorStoreFiles = pgTable(
   "vector_store_files",
   {
-    /** Of this file in this store, and of its owner's lease; the order of ids is that of their creation. */
+    /** Id of this file in this store, and of its owner's lease. Ids sort by creation time. */
     id: text("id").primaryKey(),
     number: bigint("number", { mode: "bigint" }).generatedAlwaysAsIdentity().unique(),
     organizationId: text("organization_id").notNull(),
@@ -66,7 +69,7 @@ export const vectorStoreFiles = pgTable(
     batchId: text("batch_id"),
     /** The key that added it, which pays for its embedding. */
     keyId: text("key_id"),
-    /** The model that embeds its chunks; null: they are found by their words alone. */
+    /** The model that embeds its chunks. Null: only their words are searched. */
     embeddingModel: text("embedding_model"),
     status: text("status").notNull(),
     errorCode: text("error_code"),
@@ -76,9 +79,9 @@ export const vectorStoreFiles = pgTable(
     overlapTokens: integer("overlap_tokens").notNull(),
     chunks: integer("chunks").notNull().default(0),
     usageBytes: bigint("usage_bytes", { mode: "number" }).notNull().default(0),
-    /** When its owner has something to do; null: never. */
+    /** Time at which its owner has work. Null: never. */
     dueAt: time("due_at"),
-    /** Attempts of the present step that failed. */
+    /** Number of failed attempts of the current step. */
     attempts: integer("attempts").notNull().default(0),
     createdAt: time("created_at").notNull(),
   },
@@ -100,12 +103,12 @@ export const vectorStoreBatches = pgTable("vector_store_batches", {
   id: text("id").primaryKey(),
   organizationId: text("organization_id").notNull(),
   vectorStoreId: text("vector_store_id").notNull(),
-  /** Files that were added with it; those that were removed since are counted in no state. */
+  /** Files that were added together. A file that was removed since counts in no state. */
   createdAt: time("created_at").notNull(),
   cancelledAt: time("cancelled_at"),
 });
 
-/** Passages of files. Only those of completed files are found. */
+/** Passages of files. A search finds only those of completed files. */
 export const vectorStoreChunks = pgTable(
   "vector_store_chunks",
   {
@@ -113,27 +116,27 @@ export const vectorStoreChunks = pgTable(
     file: bigint("file", { mode: "bigint" }).notNull(),
     position: integer("position").notNull(),
     text: text("text").notNull(),
-    /** Stems, each behind the store's number and a colon. */
+    /** Stems, each with the store's number and a colon before it. */
     words: tsvector("words").notNull(),
-    /** How many different stems. */
+    /** Number of different stems. */
     length: integer("length").notNull(),
   },
   (table) => [
     primaryKey({ columns: [table.file, table.position] }),
-    // Without the list of pending entries, which every search would read through.
+    // Without the list of pending entries, which every search would read.
     index("vector_store_chunks_words").using("gin", table.words).with({ fastupdate: false }),
   ],
 );
 
-/** Embeddings of passages, quantised twice: signs to find the nearest, bytes to put them in order. */
+/** Embeddings of passages, quantised twice: signs to find the nearest, bytes to rank them. */
 export const vectorStoreVectors = pgTable(
   "vector_store_vectors",
   {
     file: bigint("file", { mode: "bigint" }).notNull(),
     position: integer("position").notNull(),
-    /** Of each number of the embedding whether it is above 0. */
+    /** For each number of the embedding, whether it is above 0. */
     signs: varbit("signs").notNull(),
-    /** Signed bytes; times `scale` they are the embedding, at the length 1. */
+    /** Signed bytes. Multiplied by `scale` they are the embedding, at length 1. */
     bytes: bytea("bytes").notNull(),
     scale: real("scale").notNull(),
   },

@@ -22,7 +22,7 @@ export const outbox = pgTable(
   "outbox",
   {
     id: bigserial("id", { mode: "bigint" }).primaryKey(),
-    /** Stable id that receivers deduplicate by. */
+    /** Stable id by which receivers deduplicate. */
     eventId: text("event_id").notNull().unique(),
     organizationId: text("organization_id").notNull(),
     type: text("type").notNull(),
@@ -31,8 +31,8 @@ export const outbox = pgTable(
       .notNull()
       .default(sql`clock_timestamp()`),
     /**
-     * The transaction that wrote it. Ids are handed out before commits, so that a lower one may come into
-     * sight later; transactions and the last snapshot show which events a reader has not seen.
+     * The transaction that wrote it. Ids are assigned before commits, so a lower one may become visible later.
+     * Transactions and the last snapshot show which events a reader has not seen.
      */
     xid: xid8("xid").notNull().default(sql`pg_current_xact_id()`),
   },
@@ -40,8 +40,8 @@ export const outbox = pgTable(
 );
 
 /**
- * Events of the outbox that are not dealt out to the organization's webhooks yet, in the order of their
- * ids. A trigger of the outbox writes them, in the transaction of the event; number_events removes them.
+ * Events that are not assigned to the organization's webhooks yet, in the order of their ids. A trigger of the outbox
+ * writes them, in the transaction of the event; number_events removes them.
  */
 export const unnumberedEvents = pgTable(
   "unnumbered_events",
@@ -52,19 +52,19 @@ export const unnumberedEvents = pgTable(
   (table) => [primaryKey({ columns: [table.organizationId, table.outboxId] })],
 );
 
-/** How far the numbering of an organization's events has come. Its row is the lock of that work. */
+/** Progress of the numbering of an organization's events. Its row is the lock of that work. */
 export const eventQueues = pgTable("event_queues", {
   organizationId: text("organization_id").primaryKey(),
-  /** Number of the last event; its deliveries bear it as their sequence. */
+  /** Number of the last event. Its deliveries have it as their sequence. */
   lastSequence: bigint("last_sequence", { mode: "bigint" }).notNull().default(sql`0`),
-  /** An event that some of the webhooks have got: those up to the one that is named here. */
+  /** An event that was assigned to some of the webhooks: those up to `partial_webhook`. */
   partialEvent: bigint("partial_event", { mode: "bigint" }),
   partialWebhook: text("partial_webhook"),
 });
 
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
-/** A webhook as its organization set it up. What its owner keeps of it is in webhook_queues. */
+/** A webhook as its organization configured it. Its owner's state is in webhook_queues. */
 export const webhooks = pgTable(
   "webhooks",
   {
@@ -73,22 +73,26 @@ export const webhooks = pgTable(
       .notNull()
       .references(() => organizations.id),
     url: text("url").notNull(),
-    /** Event types; `*` stands for all. */
+    /** Event types. `*` stands for all. */
     events: text("events").array().notNull(),
     description: text("description"),
     enabled: boolean("enabled").notNull(),
     /** Encrypted with the master key. */
     secret: bytea("secret").notNull(),
-    /** The one before, which signs too until its time is over; with it, those before it that still sign. */
+    /**
+     * The previous secret, which signs too until its time has passed; with it, earlier ones that still sign.
+     */
     previousSecret: bytea("previous_secret"),
     previousSecretUntil: timestamp("previous_secret_until", { withTimezone: true }),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),
-    /** Since when it is disabled, and whether by a request or by its failures. */
+    /**
+     * Time at which it was disabled. `disabled_by` says whether by a request or because of its failures.
+     */
     disabledAt: timestamp("disabled_at", { withTimezone: true }),
     disabledBy: text("disabled_by"),
-    /** Counts changes: what was sent to an older version does not disable a newer one. */
+    /** Counts changes: failures of an older version do not disable a newer one. */
     version: bigint("version", { mode: "bigint" }).notNull().default(sql`1`),
-    /** Turns outbox ids into ids of deliveries, which must not tell how many events there are. */
+    /** Turns outbox ids into ids of deliveries, which must not reveal the number of events. */
     deliveryIdKey: uuid("delivery_id_key").notNull().default(sql`gen_random_uuid()`),
     /** Deliveries up to this outbox id were listed under ids that are the number itself. */
     plainDeliveryIdsUpTo: bigint("plain_delivery_ids_up_to", { mode: "bigint" })
@@ -103,7 +107,9 @@ export const webhooks = pgTable(
 
 const pgSnapshot = customType<{ data: string }>({ dataType: () => "pg_snapshot" });
 
-/** How far a webhook's owner has come. Written by owners, and by requests that enable or disable it. */
+/**
+ * State of a webhook's queue. Its owner writes it, and so do requests that enable or disable it.
+ */
 export const webhookQueues = pgTable(
   "webhook_queues",
   {
@@ -112,9 +118,13 @@ export const webhookQueues = pgTable(
       .references(() => webhooks.id, { onDelete: "cascade" }),
     /** The webhook's organization. A trigger fills it in. */
     organizationId: text("organization_id").notNull().default(""),
-    /** Events of transactions that it shows as finished are older than the webhook: it does not get them. */
+    /**
+     * The webhook does not get events of transactions that this snapshot shows as finished: they are older.
+     */
     numbered: pgSnapshot("numbered").notNull().default(sql`pg_current_snapshot()`),
-    /** When its first delivery is due; null while it has none, or is disabled. Looked up by sweeps. */
+    /**
+     * Time at which its first delivery is due. Null if it has none, or is disabled. Sweeps look it up.
+     */
     dueAt: timestamp("due_at", { withTimezone: true }),
   },
   (table) => [
@@ -131,14 +141,14 @@ export const deliveries = pgTable(
   {
     webhookId: text("webhook_id").notNull(),
     outboxId: bigint("outbox_id", { mode: "bigint" }).notNull(),
-    /** The order in which a webhook's events go out. */
+    /** The order in which a webhook's events are sent. */
     sequence: bigint("sequence", { mode: "bigint" }).notNull(),
     eventId: text("event_id").notNull(),
     eventType: text("event_type").notNull(),
     status: text("status").notNull().default("pending"),
-    /** Of the attempts in order; redelivered ones are not counted. */
+    /** Number of the attempts in order. Redelivered ones do not count. */
     attemptCount: integer("attempt_count").notNull().default(0),
-    /** [{at, status_code, error, latency_ms}], the latest of them. */
+    /** [{at, status_code, error, latency_ms}], the latest attempts. */
     attempts: jsonb("attempts").notNull().default(sql`'[]'::jsonb`),
     nextAttemptAt: timestamp("next_attempt_at", { withTimezone: true }),
     createdAt: timestamp("created_at", { withTimezone: true })
@@ -149,7 +159,7 @@ export const deliveries = pgTable(
   (table) => [
     primaryKey({ columns: [table.webhookId, table.outboxId] }),
     index("deliveries_pending").on(table.webhookId, table.sequence).where(sql`status = 'pending'`),
-    /** Rare among those that were delivered. */
+    /** Rare among the delivered ones. */
     index("deliveries_given_up")
       .on(table.webhookId, table.status, table.outboxId)
       .where(sql`status IN ('failed', 'dropped')`),

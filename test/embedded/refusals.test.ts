@@ -16,7 +16,7 @@ test("a cluster of another major version is refused with the way out, and left a
   writeFileSync(join(dataDir, "postgres", "PG_VERSION"), "16\n");
   const start = startEmbeddedPostgres({ dataDir, log });
   await expect(start).rejects.toThrow(
-    /^\S+ is of Postgres 16, this version brings Postgres \d+: dump it with the version that made it and restore the dump into a new folder, or point DATA_DIR elsewhere$/,
+    /^\S+ is of Postgres 16, this version brings Postgres \d+: dump it with the version that created it and restore the dump into a new folder, or point DATA_DIR elsewhere$/,
   );
   expect(readFileSync(join(dataDir, "postgres", "PG_VERSION"), "utf8")).toBe("16\n");
 });
@@ -26,7 +26,7 @@ test("a folder with something else in the cluster's place is refused, and left a
   mkdirSync(join(dataDir, "postgres"), { recursive: true });
   writeFileSync(join(dataDir, "postgres", "notes.txt"), "mine");
   const start = startEmbeddedPostgres({ dataDir, log });
-  await expect(start).rejects.toThrow("holds something that is no Postgres cluster");
+  await expect(start).rejects.toThrow("is not a Postgres cluster");
   expect(readFileSync(join(dataDir, "postgres", "notes.txt"), "utf8")).toBe("mine");
 });
 

@@ -174,7 +174,7 @@ test("an instance is told apart by the key before, too, until nothing is under t
 test("no key takes the place of one that does not seal, nor of any while a change is not finished", async () => {
   const { salt, keyId: oldId, proof } = (await readMasterKey(sql))!;
   const newKeyId = masterKeyId(NEW, salt);
-  const meanwhile = "changed by another one meanwhile";
+  const meanwhile = "another process has changed the master key";
   await expect(changeMasterKey(sql, newKeyId, { keyId: oldId, proof })).rejects.toThrow(meanwhile);
   expect(await changeMasterKey(sql, oldId, { keyId: newKeyId, proof })).toEqual([]);
   await expect(changeMasterKey(sql, newKeyId, { keyId: oldId, proof })).rejects.toThrow(meanwhile);

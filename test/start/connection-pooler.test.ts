@@ -115,7 +115,7 @@ test.skipIf(binary === undefined)(
     };
     const gateway = grounds.launch({ dataDir: grounds.newDataDir(), environment });
     expect(await exitOf(gateway)).toBe(1);
-    const named = "it is behind a connection pooler in transaction mode";
+    const named = "its connection pooler is in transaction mode";
     expect(gateway.stderr()).toStartWith("DATABASE_URL: the database 127.0.0.1:");
     expect(gateway.stderr()).toContain(named);
     const { exitCode, stderr } = await runCliProcess(environment, "org", "list");

@@ -130,7 +130,7 @@ test("a server without TLS is named if sslmode asks for it, and used if it prefe
   const url = new URL(plain.url);
   try {
     expect(await connect({ sslmode: "require" }, url)).toBe(
-      "the server does not offer TLS, which sslmode asks for",
+      "the server does not offer TLS, which sslmode requires",
     );
     expect(await connect({ sslmode: "prefer" }, url)).toBe("no TLS");
   } finally {

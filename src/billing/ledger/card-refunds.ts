@@ -234,8 +234,8 @@ export class CardRefunds {
       await recordRefundDeducted(background, id, outcome.transactionId);
       return this.#ask({ ...refund, state: "pending", transactionId: outcome.transactionId });
     }
-    const isAbandoned = outcome === undefined && clock.nowMs() - refund.createdAtMs > MAX_ORDER_MS;
-    if (outcome?.isRefused || isAbandoned) {
+    const isCancelled = outcome === undefined && clock.nowMs() - refund.createdAtMs > MAX_ORDER_MS;
+    if (outcome?.isRefused || isCancelled) {
       await forgetRefusedCommand(background, orderId);
       await forgetOrderedRefund(background, id);
     } else {

@@ -421,7 +421,7 @@ function headroomOf({ limit, unspent, free }: Place): HeadroomRow {
 }
 
 function beyondHold(): ModelledError {
-  return new ModelledError(BEYOND_HOLD, "a charge goes beyond its hold");
+  return new ModelledError(BEYOND_HOLD, "a charge is larger than its hold");
 }
 
 function withoutAccount(): ModelledError {
