@@ -6,7 +6,7 @@ import { parseSync, Visitor } from "oxc-parser";
  */
 const ANYWHERE: readonly RegExp[] = [
   // A condition uses "if" or "when".
-  /\bwhere (?:it|there|that|nothing|none|no|a|an|the|one|they)\b/i,
+  /\b[Ww]here (?:it|there|that|nothing|none|no|a|an|the|one|they)\b/,
   // "After", except in front of a server.
   /\bbehind\b(?! (?:(?:a|an|the|its|your|one|another) )?(?:[\w-]+ )?(?:proxy|proxies|balancer|NAT)\b)/i,
   /\b(?:so many|so long|any more|at once|apart from|for good|is there|is gone|are gone)\b/i,
