@@ -78,7 +78,7 @@ function boundedBegin(
   return watch(
     () =>
       begin.call(sql, ...parameters.slice(0, -1), (transaction: unknown) => {
-        if (isGivenUp) throw new Error("given up before it began");
+        if (isGivenUp) throw new Error("cancelled before it began");
         return work(transaction);
       }),
     () => {

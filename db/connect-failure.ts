@@ -21,13 +21,13 @@ const PLAIN_TEXTS: Readonly<Record<string, string>> = {
   ENOENT: "there is no such Unix socket",
   ENOTFOUND: "the host name cannot be resolved",
   EAI_AGAIN: "the host name cannot be resolved",
-  DEPTH_ZERO_SELF_SIGNED_CERT: "the server's certificate is self-signed: name it as sslrootcert",
+  DEPTH_ZERO_SELF_SIGNED_CERT: "the server's certificate is self-signed: set sslrootcert to it",
   SELF_SIGNED_CERT_IN_CHAIN:
-    "the server's certificate is of an unknown authority: name it as sslrootcert",
+    "the server's certificate is signed by an unknown authority: set sslrootcert to the certificate of that authority",
   UNABLE_TO_VERIFY_LEAF_SIGNATURE:
-    "the server's certificate is of an unknown authority: name it as sslrootcert",
+    "the server's certificate is signed by an unknown authority: set sslrootcert to the certificate of that authority",
   UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
-    "the server's certificate is of an unknown authority: name it as sslrootcert",
+    "the server's certificate is signed by an unknown authority: set sslrootcert to the certificate of that authority",
   ERR_TLS_CERT_ALTNAME_INVALID: "the server's certificate is for another host",
   TLS_NOT_OFFERED: "the server does not offer TLS, which sslmode requires",
 };

@@ -109,9 +109,9 @@ export function renewableDatabase(open: (events: ConnectionEvents) => Database):
     const rival = openOne();
     rivals.push(rival);
     const leave = (): boolean => {
-      const place = rivals.indexOf(rival);
-      if (place >= 0) rivals.splice(place, 1);
-      return place >= 0;
+      const index = rivals.indexOf(rival);
+      if (index >= 0) rivals.splice(index, 1);
+      return index >= 0;
     };
     rival.sql`SELECT 1`.then(
       () => {

@@ -36,7 +36,7 @@ export function lockDataFolder(dataDir: string, waitMs = DYING_HOLDER_MS): DataF
     database.close();
     if ((error as { code?: unknown }).code === "SQLITE_BUSY") {
       throw new DataFolderInUseError(
-        `the data folder ${dataDir} is in use by ${holder(holderPath)}: stop that one, or point DATA_DIR elsewhere`,
+        `the data folder ${dataDir} is in use by ${holder(holderPath)}: stop it, or set DATA_DIR to another folder`,
       );
     }
     throw new Error(`cannot lock ${path}: ${(error as Error).message}`);

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 
-/** What the driver hands to `tls.connect`; false connects without TLS. */
+/** TLS options that the driver passes to `tls.connect`. False connects without TLS. */
 export type DatabaseTls =
   | false
   | {
@@ -55,10 +55,10 @@ export function takeTls(parameters: URLSearchParams): DatabaseTls | undefined {
   };
 }
 
-/** What is verified of the server's certificate. */
+/** Returns the options that decide which server certificates are accepted. */
 function trustOf(mode: string, rootFile: string | undefined) {
   if (mode === "verify-full" || rootFile === "system") return { rejectUnauthorized: true };
-  // As libpq has it: who names an authority wants it verified.
+  // libpq verifies a named authority, too.
   if (mode === "verify-ca" || (mode === "require" && rootFile !== undefined)) {
     return { rejectUnauthorized: true, checkServerIdentity: () => undefined };
   }

@@ -28,8 +28,8 @@ import {
 } from "./embedded/launch.ts";
 import {
   commandLineOf,
+  isPidUsed,
   isStopping,
-  numberTaken,
   type PostmasterRecord,
   postmasterFilePath,
   processRuns,
@@ -175,7 +175,7 @@ async function adoptOrLaunch(
 function readPassword(folders: PostgresFolders): string {
   if (!existsSync(folders.password)) {
     throw new EmbeddedPostgresError(
-      `${folders.password} is missing, without which the server of this data folder accepts no connection: restore it, or point DATA_DIR elsewhere`,
+      `${folders.password} is missing, so the server of this data folder accepts no connection: restore it, or set DATA_DIR to another folder`,
     );
   }
   return readFileSync(folders.password, "utf8").trim();
@@ -243,7 +243,7 @@ async function settlePredecessor(
       return undefined;
     case "hidden":
       throw new EmbeddedPostgresError(
-        `a Postgres server that this process cannot see (number ${record?.pid ?? "unknown"}, perhaps in another container) runs on ${cluster}: stop it first`,
+        `a Postgres server that this process cannot see (process ${record?.pid ?? "unknown"}, perhaps in another container) runs on ${cluster}: stop it first`,
       );
     case "busy":
       throw new EmbeddedPostgresError(
@@ -261,7 +261,7 @@ async function judge(clusterDir: string, address: ServerAddress): Promise<Predec
   }
   if (await socketAnswers(address)) return "hidden";
   if (record === undefined) return "none";
-  return record.pid === 0 || numberTaken(record.pid) ? "stranger" : "none";
+  return record.pid === 0 || isPidUsed(record.pid) ? "stranger" : "none";
 }
 
 async function adoptOrStop(

@@ -7,7 +7,7 @@ import {
 } from "./client.ts";
 import { applyFunctions, applyFunctionsNamedIn, haveFunctionsChanged } from "./functions.ts";
 import journal from "./migrations/meta/_journal.json" with { type: "json" };
-import { assertNotHalfRestored, isHalfRestored } from "./queries/restore-mark.ts";
+import { assertNoIncompleteRestore, isRestoreIncomplete } from "./queries/restore-mark.ts";
 
 interface MigrationState {
   /** Names of the migrations that a start would apply, oldest first; then "functions" if it would change functions. */
@@ -62,7 +62,7 @@ export async function migrateSchema(sql: Database, log: MigrationLog): Promise<v
   if (await isUpToDate(sql)) return;
   await lockMigrations(sql, log);
   try {
-    await assertNotHalfRestored(sql);
+    await assertNoIncompleteRestore(sql);
     assertUpgradable(await appliedMigrations(sql));
     const { pending } = await readMigrationState(sql);
     if (pending.length > 0) await runMigrations(sql, pending, log);
@@ -73,16 +73,16 @@ export async function migrateSchema(sql: Database, log: MigrationLog): Promise<v
 }
 
 async function lockMigrations(sql: Database, log: MigrationLog): Promise<void> {
-  const [row] = await sql<{ is_taken: boolean }[]>`
-    SELECT pg_try_advisory_lock(${MIGRATION_LOCK}) AS is_taken`;
-  if (row!.is_taken) return;
+  const [row] = await sql<{ is_locked: boolean }[]>`
+    SELECT pg_try_advisory_lock(${MIGRATION_LOCK}) AS is_locked`;
+  if (row!.is_locked) return;
   log("waiting for another gateway that migrates the database, or for a backup or restore of it");
   await sql`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;
 }
 
 /** Returns false also while a restore runs, and after an incomplete one. */
 async function isUpToDate(sql: Database): Promise<boolean> {
-  return !(await isHalfRestored(sql)) && (await readMigrationState(sql)).pending.length === 0;
+  return !(await isRestoreIncomplete(sql)) && (await readMigrationState(sql)).pending.length === 0;
 }
 
 /** A migration failed. The cause has the reason. */

@@ -12,7 +12,7 @@ import { openMasterKeys } from "./main/start/master-key.ts";
 import { freePort } from "./main/start/port.ts";
 import { StopSignals } from "./main/start/stop.ts";
 import { shareMetrics } from "./main/start/worker-metrics.ts";
-import { READY_MESSAGE, readRole, startWorkers, tellAlive } from "./main/start/workers.ts";
+import { READY_MESSAGE, readRole, reportAlive, startWorkers } from "./main/start/workers.ts";
 import { type GatewayConfig, readCheckedConfig, readConfig } from "./platform/config.ts";
 import { createTelemetry } from "./platform/telemetry/create-telemetry.ts";
 import type { Telemetry } from "./platform/telemetry/interface.ts";
@@ -104,10 +104,10 @@ async function connect(
   signals: StopSignals,
 ) {
   const instance = connectInstance({ config, database: database.target, telemetry });
-  const assertGoesOn = () => signals.assertNone();
+  const assertNotStopped = () => signals.assertNone();
   const { target } = database;
-  const session = await prepareDatabase({ config, target, log: telemetry.log, assertGoesOn });
-  assertGoesOn();
+  const session = await prepareDatabase({ config, target, log: telemetry.log, assertNotStopped });
+  assertNotStopped();
   return { instance, session };
 }
 
@@ -117,7 +117,7 @@ async function startAsWorker(
   telemetry: Telemetry,
   signals: StopSignals,
 ): Promise<void> {
-  process.on("disconnect", () => signals.take("the end of the parent"));
+  process.on("disconnect", () => signals.receive("the end of the parent"));
   const url = config.databaseUrl;
   if (url === undefined || process.send === undefined) {
     throw new Error("only a parent process starts a worker; use --workers");
@@ -133,7 +133,7 @@ async function startAsWorker(
   const parts = { config, database, instance, keyring, telemetry, signals };
   await serve({ ...parts, sharesPort: true, onStopFailed });
   process.send(READY_MESSAGE);
-  tellAlive();
+  reportAlive();
 }
 
 await start().catch(fail);

@@ -191,7 +191,7 @@ const STEPS: readonly {
   },
   {
     step: "what is kept under an idempotency key",
-    calls: /\bidempotency\.store\(/,
+    calls: /\bidempotency\.storeEffect\(/,
     from: ["src/inference/call/call-charge.ts"],
   },
   {

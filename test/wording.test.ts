@@ -6,7 +6,16 @@ import { pageFaults, sourceFaults, sqlFaults, type WordingFault } from "./suppor
 const root = join(import.meta.dir, "..");
 
 /** Texts and names that a marker matches although they are right, each with its reason. */
-const EXCEPTIONS: ReadonlyMap<string, string> = new Map([]);
+const EXCEPTIONS: ReadonlyMap<string, string> = new Map([
+  ["nobody", "the account of the operating system"],
+  ["place", "a member of a row that an SQL function reads"],
+  ["reservesHalf", "exactly half of a limit"],
+  ["what is left", "stored with refunds, and compared with stored ones"],
+  [
+    "This is the sandbox of the gateway, not a language model. It repeats what it is told, ",
+    "an answer of the sandbox, whose tokens have a price",
+  ],
+]);
 
 /** Pages for engineers. Pages for users follow with their next revision. */
 const PAGES = [

@@ -120,7 +120,7 @@ export const apiKeyActor = defineActor({
     /** Replies false if the key no longer exists. */
     update(
       state: ApiKeyState,
-      { changed, requiredScopes: keptScopes, eventId, author }: KeyUpdate,
+      { changed, requiredScopes, eventId, author }: KeyUpdate,
       context: TurnContext,
     ): Turn<ApiKeyState, boolean> {
       if (state.record === undefined) return { state, reply: false };
@@ -142,7 +142,7 @@ export const apiKeyActor = defineActor({
                 key_name: record.name,
                 changed: fieldsOf(changed),
               }),
-              keptScopes,
+              requiredScopes,
             ),
             author,
           },

@@ -69,7 +69,7 @@ export function afterTrigger(
   nowMs: number,
 ): JobRecord | undefined {
   const next = { ...job, version: job.version + 1n };
-  const calm = { troubles: 0, uselessAnswers: 0 };
+  const calm = { failedCalls: 0, uselessAnswers: 0 };
   const end = { ...calm, finishedAtMs: nowMs, estimatedFinishMs: null };
   const isStarting = job.status === "validating_files";
   const isRunning = job.status === "running";

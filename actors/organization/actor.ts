@@ -3,8 +3,8 @@ import {
   type CreditCommand,
   type CreditOrder,
   creditCommandEffect,
-  placeOrderEffect,
   refuseCommandEffect,
+  storeOrderEffect,
   withdrawOrderEffect,
 } from "../../db/queries/credit-commands.ts";
 import { loadOrganization } from "../../db/queries/organizations.ts";
@@ -113,13 +113,13 @@ export const organizationActor = defineActor({
       ],
     }),
 
-    placeOrder: (
+    storeOrder: (
       state: OrganizationState,
       order: CreditOrder,
     ): Turn<OrganizationState, undefined> => ({
       state,
       reply: undefined,
-      effects: [placeOrderEffect(order)],
+      effects: [storeOrderEffect(order)],
     }),
 
     withdrawOrder: (

@@ -86,11 +86,11 @@ export class PostgresOwnership implements Ownership {
   }
 
   async #claimPart(kind: string, ids: readonly string[]): Promise<Lease[]> {
-    const { sql, instance, instanceLease: ownLease } = this.#dependencies;
+    const { sql, instance, instanceLease } = this.#dependencies;
     const names = ids.map((id) => nameOf(kind, id));
     for (const name of names) this.#claiming.set(name, (this.#claiming.get(name) ?? 0) + 1);
     try {
-      const claimed = await claimLeases(sql, instance, kind, ids, ownLease.mayJudgeOthers);
+      const claimed = await claimLeases(sql, instance, kind, ids, instanceLease.mayJudgeOthers);
       for (const lease of claimed) this.#record(lease);
       return claimed.filter((lease) => this.#isCurrent(lease));
     } finally {

@@ -102,7 +102,7 @@ export async function ensureCluster(
   if (existsSync(join(folders.cluster, "PG_VERSION"))) return checkVersion(folders, binaries);
   if (existsSync(folders.cluster) && readdirSync(folders.cluster).length > 0) {
     throw new EmbeddedPostgresError(
-      `${folders.cluster} is not a Postgres cluster: remove it, or point DATA_DIR elsewhere`,
+      `${folders.cluster} is not a Postgres cluster: remove it, or set DATA_DIR to another folder`,
     );
   }
   removeUnfinished(folders);
@@ -120,7 +120,7 @@ function checkVersion(folders: PostgresFolders, binaries: PostgresBinaries): voi
   const version = readFileSync(join(folders.cluster, "PG_VERSION"), "utf8").trim();
   if (version === binaries.majorVersion) return;
   throw new EmbeddedPostgresError(
-    `${folders.cluster} is of Postgres ${version}, this version brings Postgres ${binaries.majorVersion}: dump it with the version that created it and restore the dump into a new folder, or point DATA_DIR elsewhere`,
+    `${folders.cluster} is of Postgres ${version}, but this gateway contains Postgres ${binaries.majorVersion}: dump it with the version that created it and restore the dump into a new folder, or set DATA_DIR to another folder`,
   );
 }
 

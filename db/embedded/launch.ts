@@ -31,13 +31,13 @@ const CAP_DAC_READ_SEARCH = 1n << 2n;
  * Returns the owner of the data if it exists, otherwise a system user. Undefined means our own user.
  */
 export function chooseServerAccount(clusterDir: string): ServerAccount | undefined {
-  const ownUid = process.getuid?.();
-  if (ownUid === undefined) return undefined;
+  const processUid = process.getuid?.();
+  if (processUid === undefined) return undefined;
   const owner = existsSync(clusterDir) ? statSync(clusterDir) : undefined;
-  if (ownUid !== 0) {
-    if (owner === undefined || owner.uid === ownUid) return undefined;
+  if (processUid !== 0) {
+    if (owner === undefined || owner.uid === processUid) return undefined;
     throw new EmbeddedPostgresError(
-      `${clusterDir} belongs to user ${owner.uid}, not to ${ownUid}: start as that user or as root, or point DATA_DIR elsewhere`,
+      `${clusterDir} belongs to user ${owner.uid}, not to ${processUid}: start as that user or as root, or set DATA_DIR to another folder`,
     );
   }
   const accounts = readAccounts();
@@ -142,7 +142,7 @@ export function spawnAs<O extends Output>(
     });
   } catch (error) {
     throw new EmbeddedPostgresError(
-      `cannot start ${command[0]} (${(error as Error).message}): the embedded Postgres needs a system with glibc and leave to change users when started as root; otherwise set DATABASE_URL`,
+      `cannot start ${command[0]} (${(error as Error).message}): the embedded Postgres needs glibc and, if started as root, permission to change users; otherwise set DATABASE_URL`,
     );
   }
 }

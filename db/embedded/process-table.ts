@@ -27,16 +27,16 @@ export async function waitUntil(
  * system cannot distinguish the two now, it counts as running.
  */
 export function processRuns(pid: number): boolean {
-  if (process.platform !== "linux") return numberTaken(pid);
+  if (process.platform !== "linux") return isPidUsed(pid);
   try {
     return commandLineOf(pid) !== undefined;
   } catch {
-    return numberTaken(pid);
+    return isPidUsed(pid);
   }
 }
 
 /** Returns true if the system knows a process with this number, running or ended. */
-export function numberTaken(pid: number): boolean {
+export function isPidUsed(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;

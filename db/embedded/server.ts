@@ -64,7 +64,7 @@ function reasonInLog(path: string, startBytes: number): string {
   const text = existsSync(path) ? readFileSync(path).subarray(startBytes).toString() : "";
   const lines = text.split("\n").filter((line) => line.trim() !== "");
   const fatal = lines.find((line) => /(FATAL|PANIC):/.test(line));
-  return fatal?.replace(/^.*?(FATAL|PANIC):\s+/, "") ?? lines.at(-1) ?? "it said nothing";
+  return fatal?.replace(/^.*?(FATAL|PANIC):\s+/, "") ?? lines.at(-1) ?? "it wrote no message";
 }
 
 /**
@@ -186,7 +186,7 @@ export class ServerSupervision {
     }
     this.#stoppingSinceMs ??= nowMs;
     if (nowMs - this.#stoppingSinceMs < STOPPING_TIMEOUT_MS) return;
-    this.#log("the embedded Postgres was asked to stop and waits for its connections: ending it");
+    this.#log("the embedded Postgres received a stop and waits for its connections: ending it");
     this.#begin(this.#supervised.end(server));
   }
 

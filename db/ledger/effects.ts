@@ -3,7 +3,7 @@ import type { DatabaseTransaction } from "../client.ts";
 import type { Checkpoint, HoldRelease, Settlement } from "./rows.ts";
 
 /** A stored response that its charge makes visible. */
-export interface CachedResponse {
+export interface StoredResponse {
   readonly id: string;
   /** Size of its input and output. */
   readonly storedBytes: number;
@@ -34,7 +34,7 @@ export interface StatementEffect {
   /**
    * Set if this is all that it does. Then the batch of its charge does it, and `run` is not called.
    */
-  readonly keeps?: CachedResponse;
+  readonly keeps?: StoredResponse;
   run(sql: DatabaseTransaction): Promise<void>;
   /**
    * Returns true if it has stored the answer for a later call. Then its charge stays although its caller gave up.

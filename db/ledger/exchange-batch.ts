@@ -1,6 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { keepResponses } from "../queries/responses.ts";
-import type { CachedResponse } from "./effects.ts";
+import type { StoredResponse } from "./effects.ts";
 import type {
   AccountHeadroom,
   AccountTotals,
@@ -25,7 +25,7 @@ export interface ExchangeBatch {
   readonly releases: readonly HoldRelease[];
   readonly holds: readonly HoldDemand[];
   /** Responses that these settlements make visible. */
-  readonly kept?: readonly CachedResponse[];
+  readonly responses?: readonly StoredResponse[];
   readonly knownAccounts: ReadonlySet<string>;
   /**
    * True if the outcome of an earlier try is unknown. That try must have ended: see endEarlierSession.
@@ -68,18 +68,18 @@ export async function exchangeLedgerBatch(
   instance: InstanceIdentity,
   batch: ExchangeBatch,
 ): Promise<ExchangeOutcome> {
-  const places = new Places(batch.knownAccounts);
-  const json = batchJson(instance, batch, places);
-  const { kept = [] } = batch;
+  const positions = new Positions(batch.knownAccounts);
+  const json = batchJson(instance, batch, positions);
+  const { responses = [] } = batch;
   const [row] =
-    kept.length === 0
+    responses.length === 0
       ? await sql<{ verdicts: VerdictRow[] }[]>`
           SELECT ledger_exchange_batch(${json}::text::jsonb) AS verdicts`
       : await sql<{ verdicts: VerdictRow[] }[]>`
           WITH posted AS MATERIALIZED (SELECT ledger_exchange_batch(${json}::text::jsonb) AS verdicts)
-          SELECT verdicts, ${keepResponses(sql, kept)} FROM posted`;
+          SELECT verdicts, ${keepResponses(sql, responses)} FROM posted`;
   return {
-    accountIds: [...places.byId.keys()],
+    accountIds: [...positions.byId.keys()],
     verdicts: verdictsOf(batch.holds, row!.verdicts),
   };
 }
@@ -87,10 +87,10 @@ export async function exchangeLedgerBatch(
 /**
  * Positions of a request's accounts: organization, day and month, then the accounts of subjects.
  */
-type AccountPlaces = readonly number[];
+type AccountPositions = readonly number[];
 
 /** The accounts of a batch and their positions in it, from 1. */
-class Places {
+class Positions {
   readonly byId = new Map<string, number>();
   readonly fresh = new Map<string, Record<string, unknown>>();
   hasSubjects = false;
@@ -100,22 +100,22 @@ class Places {
     this.#known = known;
   }
 
-  of(accounts: RequestAccounts): AccountPlaces {
-    const places = [
-      this.#place(accounts.orgAccount),
-      this.#place(accounts.dayAccount),
-      this.#place(accounts.monthAccount),
+  of(accounts: RequestAccounts): AccountPositions {
+    const positions = [
+      this.#add(accounts.orgAccount),
+      this.#add(accounts.dayAccount),
+      this.#add(accounts.monthAccount),
     ];
-    if (accounts.subjectAccounts === undefined) return places;
+    if (accounts.subjectAccounts === undefined) return positions;
     this.hasSubjects = true;
-    for (const id of accounts.subjectAccounts) places.push(this.#place(id));
-    return places;
+    for (const id of accounts.subjectAccounts) positions.push(this.#add(id));
+    return positions;
   }
 
   /** Returns the positions of a request's accounts. Periods that may not have a row yet get one. */
   withRows(
     of: RequestAccounts & { readonly organizationId: string; readonly keyId: string },
-  ): AccountPlaces {
+  ): AccountPositions {
     this.#prepare(of.dayAccount, of);
     this.#prepare(of.monthAccount, of);
     if (of.subjectAccounts !== undefined) {
@@ -130,21 +130,21 @@ class Places {
   }
 
   /** Returns the position of an account of the batch. */
-  placeOf(id: string): number {
+  positionOf(id: string): number {
     return this.byId.get(id)!;
   }
 
-  #place(id: string): number {
-    let place = this.byId.get(id);
-    if (place === undefined) {
-      place = this.byId.size + 1;
-      this.byId.set(id, place);
+  #add(id: string): number {
+    let position = this.byId.get(id);
+    if (position === undefined) {
+      position = this.byId.size + 1;
+      this.byId.set(id, position);
     }
-    return place;
+    return position;
   }
 }
 
-function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Places): string {
+function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, positions: Positions): string {
   const { checkpoints, settlements, releases, holds, recheck } = batch;
   const ended: Record<string, unknown>[] = [];
   const end = (
@@ -155,7 +155,7 @@ function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Pla
     ended.push({
       position: ended.length + 1,
       request_id: of.requestId,
-      accounts: places.of(of),
+      accounts: positions.of(of),
       charge_nano: charge?.toString(),
       budget_nano: budget?.toString(),
     });
@@ -170,21 +170,21 @@ function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Pla
     end(release);
     if (release.hasAttempt) attempts.push(release.requestId);
   }
-  const rows = holds.map((demand) => holdRow(demand, places.withRows(demand)));
+  const rows = holds.map((demand) => holdRow(demand, positions.withRows(demand)));
   // A hold that an earlier try has placed is decided again. An extension finds the state that the try has left.
   if (recheck) for (const demand of holds) if (demand.extends !== true) end(demand);
-  const posted = settlements.length === 0 ? undefined : postingRows(settlements, places);
+  const posted = settlements.length === 0 ? undefined : postingRows(settlements, positions);
   return JSON.stringify({
     instance: instance.id,
     epoch: instance.epoch.toString(),
-    account_ids: [...places.byId.keys()],
-    new_accounts: places.fresh.size === 0 ? undefined : [...places.fresh.values()],
+    account_ids: [...positions.byId.keys()],
+    new_accounts: positions.fresh.size === 0 ? undefined : [...positions.fresh.values()],
     ended: ended.length === 0 ? undefined : ended,
     attempts: attempts.length === 0 ? undefined : attempts,
     checkpoints: checkpoints.length === 0 ? undefined : checkpoints.map(checkpointRow),
     holds: rows.length === 0 ? undefined : rows,
     ...posted,
-    subjects: places.hasSubjects || undefined,
+    subjects: positions.hasSubjects || undefined,
     recheck: recheck || undefined,
     reaping: batch.isReaping || undefined,
   });
@@ -192,14 +192,14 @@ function batchJson(instance: InstanceIdentity, batch: ExchangeBatch, places: Pla
 
 function postingRows(
   settlements: readonly Settlement[],
-  places: Places,
+  positions: Positions,
 ): ReturnType<typeof settlementRows> {
-  for (const settlement of settlements) places.withRows(settlement);
-  return settlementRows(settlements, places);
+  for (const settlement of settlements) positions.withRows(settlement);
+  return settlementRows(settlements, positions);
 }
 
 /** Absent members are null. */
-function holdRow(demand: HoldDemand, accounts: AccountPlaces): Record<string, unknown> {
+function holdRow(demand: HoldDemand, accounts: AccountPositions): Record<string, unknown> {
   const row: Record<string, unknown> = {
     request_id: demand.requestId,
     accounts,
@@ -232,7 +232,7 @@ function verdictsOf(
 }
 
 function verdictOf(row: VerdictRow): HoldVerdict {
-  if (row.blocked !== undefined) return { kind: "behind", of: row.blocked };
+  if (row.blocked !== undefined) return { kind: "blocked", of: row.blocked };
   if (row.gone) return { kind: "gone" };
   if (row.held_nano !== undefined) {
     const holdNano = BigInt(row.held_nano);

@@ -13,20 +13,23 @@ export interface LongHold extends LedgerRequest {
  * Returns an effect that writes holds which the gateway has decided in memory. The caller is responsible for the money
  * being available. Fails with 23505 if a hold of that name exists.
  */
-export function placeLongHoldsEffect(
+export function insertLongHoldsEffect(
   holds: readonly LongHold[],
   also: StatementEffect | undefined,
 ): StatementEffect {
   return {
     ...around("long-hold-place", also),
     async run(sql) {
-      await placeLongHolds(sql, holds);
+      await insertLongHolds(sql, holds);
       await also?.run(sql);
     },
   };
 }
 
-async function placeLongHolds(sql: DatabaseTransaction, holds: readonly LongHold[]): Promise<void> {
+async function insertLongHolds(
+  sql: DatabaseTransaction,
+  holds: readonly LongHold[],
+): Promise<void> {
   const sums = new Map<string, bigint>();
   for (const hold of holds) {
     const { orgAccount, dayAccount, monthAccount, subjectAccounts = [], holdNano } = hold;
@@ -66,7 +69,7 @@ export function keepHoldsEffect(
   return {
     ...around("long-hold-keep", also),
     async run(sql) {
-      if (unwritten.length > 0) await placeLongHolds(sql, unwritten);
+      if (unwritten.length > 0) await insertLongHolds(sql, unwritten);
       if (ids.length > 0) {
         const update = await sql`UPDATE holds SET instance_id = NULL, epoch = NULL
           WHERE id = ANY (${sql.array(ids)}::text[]) AND instance_id = ${instance.id}

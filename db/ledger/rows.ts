@@ -152,7 +152,7 @@ export type HoldVerdict =
   /**
    * An earlier request waits for the same money: of the organization or the key, or of a subject alone.
    */
-  | { readonly kind: "behind"; readonly of: "key" | "subject" }
+  | { readonly kind: "blocked"; readonly of: "key" | "subject" }
   /** The hold that was to be raised has ended. */
   | { readonly kind: "gone" }
   /** The key is disabled, or (undefined) was deleted. */

@@ -1,7 +1,7 @@
 import { type ExactInteger, exact, plus } from "../../src/lib/exact-integer.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { keepResponses } from "../queries/responses.ts";
-import type { CachedResponse } from "./effects.ts";
+import type { StoredResponse } from "./effects.ts";
 import {
   type AccountTotals,
   budgetOfAccount,
@@ -23,7 +23,7 @@ export interface LedgerBatch {
   readonly checkpoints: readonly Checkpoint[];
   readonly settlements: readonly Settlement[];
   /** Responses that these settlements make visible. */
-  readonly kept?: readonly CachedResponse[];
+  readonly responses?: readonly StoredResponse[];
   /** Accounts that are known to have a row. The others are created with the batch. */
   readonly knownAccounts: ReadonlySet<string>;
   /**
@@ -45,7 +45,7 @@ export async function commitLedgerBatch(
     const due = batch.recheck ? await withoutPosted(sql, batch.settlements) : batch.settlements;
     const accounts = new ChargedAccounts(batch.settlements, due);
     const json = batchJson(instance, batch, due, accounts);
-    const totals = await settle(sql, json, batch.kept ?? []);
+    const totals = await settle(sql, json, batch.responses ?? []);
     // Null: another writer has posted a part of `due` since it was looked up.
     if (totals !== null) return totalsOf(accounts.list, totals);
   }
@@ -54,15 +54,15 @@ export async function commitLedgerBatch(
 async function settle(
   sql: Database | DatabaseTransaction,
   json: string,
-  kept: readonly CachedResponse[],
+  responses: readonly StoredResponse[],
 ): Promise<string[] | null> {
   type Rows = { totals: string[] | null }[];
   const [row] =
-    kept.length === 0
+    responses.length === 0
       ? await sql<Rows>`SELECT ledger_settle_batch(${json}::text::jsonb) AS totals`
       : await sql<Rows>`
           WITH posted AS MATERIALIZED (SELECT ledger_settle_batch(${json}::text::jsonb) AS totals)
-          SELECT totals, CASE WHEN totals IS NOT NULL THEN ${keepResponses(sql, kept)} END FROM posted`;
+          SELECT totals, CASE WHEN totals IS NOT NULL THEN ${keepResponses(sql, responses)} END FROM posted`;
   return row!.totals;
 }
 
@@ -130,8 +130,8 @@ function attemptsOf(settlements: readonly Settlement[], isAny: boolean): string[
   return ended;
 }
 
-function accountRow({ id, place, chargeNano, count }: ChargedAccount) {
-  return { place, id, charge_nano: jsonInteger(chargeNano), count };
+function accountRow({ id, position, chargeNano, count }: ChargedAccount) {
+  return { place: position, id, charge_nano: jsonInteger(chargeNano), count };
 }
 
 function newAccountRows(
@@ -219,7 +219,7 @@ const NONE: readonly never[] = [];
 interface ChargedAccount {
   readonly id: string;
   /** Its position in the batch, from 1. */
-  readonly place: number;
+  readonly position: number;
   /** A settlement that touches it. */
   readonly of: Settlement;
   chargeNano: ExactInteger;
@@ -257,8 +257,8 @@ class ChargedAccounts {
     if (last !== undefined) this.#charge(last, chargeNano, budgetNano, count);
   }
 
-  placeOf(id: string): number {
-    return this.#byId.get(id)!.place;
+  positionOf(id: string): number {
+    return this.#byId.get(id)!.position;
   }
 
   #touch(settlement: Settlement): void {
@@ -294,7 +294,7 @@ class ChargedAccounts {
   #account(id: string, of: Settlement): ChargedAccount {
     let account = this.#byId.get(id);
     if (account === undefined) {
-      account = { id, place: this.list.length + 1, of, chargeNano: 0, count: 0 };
+      account = { id, position: this.list.length + 1, of, chargeNano: 0, count: 0 };
       this.list.push(account);
       this.#byId.set(id, account);
     }

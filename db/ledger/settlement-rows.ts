@@ -7,8 +7,8 @@ export interface SettlementRows {
 }
 
 /** Positions of accounts in a batch, from 1. */
-export interface AccountPlaces {
-  placeOf(accountId: string): number;
+export interface AccountPositions {
+  positionOf(accountId: string): number;
 }
 
 /**
@@ -17,9 +17,9 @@ export interface AccountPlaces {
  */
 export function settlementRows(
   settlements: readonly Settlement[],
-  places: AccountPlaces,
+  positions: AccountPositions,
 ): SettlementRows {
-  const groups = new Groups(places);
+  const groups = new Groups(positions);
   const rows: Record<string, unknown>[] = [];
   /** Created for a second organization: most batches are of one. */
   let sums: Map<string, RunningSum> | undefined;
@@ -48,13 +48,13 @@ interface RunningSum {
 
 class Groups {
   readonly rows: Record<string, unknown>[] = [];
-  readonly #places: AccountPlaces;
+  readonly #positions: AccountPositions;
   #first: Settlement | undefined;
   /** Created for a second group: most batches have one. */
   #byName: Map<string, number> | undefined;
 
-  constructor(places: AccountPlaces) {
-    this.#places = places;
+  constructor(positions: AccountPositions) {
+    this.#positions = positions;
   }
 
   of(settlement: Settlement): number {
@@ -74,7 +74,7 @@ class Groups {
 
   #add(settlement: Settlement): number {
     const g = this.rows.length;
-    this.rows.push(groupRow(settlement, g, this.#places.placeOf(settlement.orgAccount)));
+    this.rows.push(groupRow(settlement, g, this.#positions.positionOf(settlement.orgAccount)));
     return g;
   }
 }

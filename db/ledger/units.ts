@@ -1,6 +1,6 @@
 import { type Clock, sleep } from "../../src/lib/clock.ts";
 import { isServerUnable } from "../client.ts";
-import type { CachedResponse, Effect, StatementEffect } from "./effects.ts";
+import type { Effect, StatementEffect, StoredResponse } from "./effects.ts";
 import type { Checkpoint, HoldDemand, HoldRelease, HoldUnit, Settlement } from "./rows.ts";
 
 /**
@@ -46,7 +46,7 @@ export function withoutAbandoned(units: readonly Unit[]): readonly Unit[] {
   if (!units.some(isGivenUp)) return units;
   return units.filter((unit) => {
     if (!isGivenUp(unit)) return true;
-    unit.reject(new Error("given up before it was written"));
+    unit.reject(new Error("cancelled before it was written"));
     return false;
   });
 }
@@ -61,16 +61,16 @@ export function isAdministration({ statements }: Unit): boolean {
 }
 
 /** Returns the responses that the charges of units make visible. */
-export function keptOf(units: readonly Unit[]): readonly CachedResponse[] {
-  let kept: CachedResponse[] | undefined;
+export function responsesOf(units: readonly Unit[]): readonly StoredResponse[] {
+  let responses: StoredResponse[] | undefined;
   for (const { statements } of units) {
     for (const { keeps } of statements) {
       if (keeps === undefined) continue;
-      kept ??= [];
-      kept.push(keeps);
+      responses ??= [];
+      responses.push(keeps);
     }
   }
-  return kept ?? NONE;
+  return responses ?? NONE;
 }
 
 export function settlementsOf(units: readonly Unit[]): readonly Settlement[] {

@@ -56,12 +56,14 @@ export async function findWritten(sql: Database, units: readonly Unit[]): Promis
 
 async function find(sql: Database, units: readonly Unit[]): Promise<Found> {
   const settled = settlementsOf(units).map(({ requestId }) => requestId);
-  const kept = units.flatMap(({ checkpoints }) => checkpoints.map(({ requestId }) => requestId));
+  const checkpointIds = units.flatMap(({ checkpoints }) =>
+    checkpoints.map(({ requestId }) => requestId),
+  );
   const heldIds = units.flatMap(({ hold }) => hold?.demand.requestId ?? []);
   const posted = await findPosted(sql, settled);
   const attempts = await sql<{ request_id: string; budget_nano: bigint }[]>`
     SELECT request_id, coalesce(budget_charge_nano, charge_nano) AS budget_nano FROM attempts
-    WHERE request_id = ANY (${sql.array(kept)}::text[])`;
+    WHERE request_id = ANY (${sql.array(checkpointIds)}::text[])`;
   const holds = await sql<{ id: string; hold_nano: bigint; budget_nano: bigint }[]>`
     SELECT id, hold_nano, coalesce(budget_nano, hold_nano) AS budget_nano FROM holds
     WHERE id = ANY (${sql.array(heldIds)}::text[])`;

@@ -301,7 +301,7 @@ export function insertKeyEffect(key: NewKey, event: OutboxEvent): StatementEffec
  * Returns an effect that changes the given settings, at least one. Changed budgets may have been reached already. If
  * another instance has deleted the key in the meantime, nothing is changed or reported.
  *
- * @param keptScopes scopes that the key must still hold: another instance may have removed them in the meantime
+ * @param requiredScopes scopes that the key must still hold: another instance may have removed them in the meantime
  * @throws ScopesNotHeldError
  */
 export function updateKeyEffect(
@@ -309,7 +309,7 @@ export function updateKeyEffect(
   changed: Partial<ApiKeySettings>,
   periodAccounts: readonly string[],
   event: OutboxEvent,
-  keptScopes: readonly string[] = [],
+  requiredScopes: readonly string[] = [],
 ): StatementEffect {
   return {
     kind: "statement",
@@ -317,7 +317,7 @@ export function updateKeyEffect(
     tables: TABLES,
     events: [event.type, "budget.threshold"],
     async run(sql) {
-      if (keptScopes.length > 0) await assertScopesHeld(sql, keyId, keptScopes);
+      if (requiredScopes.length > 0) await assertScopesHeld(sql, keyId, requiredScopes);
       const updated =
         await sql`UPDATE api_keys SET ${sql(settingColumns(changed))}, version = version + 1
           WHERE id = ${keyId} AND deleted_at IS NULL`;
@@ -333,10 +333,10 @@ export function updateKeyEffect(
 async function assertScopesHeld(
   sql: DatabaseTransaction,
   keyId: string,
-  keptScopes: readonly string[],
+  requiredScopes: readonly string[],
 ): Promise<void> {
   const key = await lockKey(sql, keyId);
-  const lost = keptScopes.filter((scope) => key !== undefined && !holdsScope(key, scope));
+  const lost = requiredScopes.filter((scope) => key !== undefined && !holdsScope(key, scope));
   if (lost.length > 0) throw new ScopesNotHeldError(lost);
 }
 

@@ -1,5 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
+import { notifyChange } from "./changes.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
 /*
@@ -75,8 +76,7 @@ export function changeReplenishment(
     await transaction`UPDATE accounts
       SET replenish_below_nano = ${isEnabled ? threshold : null}::bigint
       WHERE id = ${orgAccountId(organizationId)}`;
-    if (isDue)
-      await transaction`SELECT pg_notify('gateway_changes', ${`replenish ${organizationId}`})`;
+    if (isDue) await notifyChange(transaction, "replenish", organizationId);
   });
 }
 

@@ -1,7 +1,7 @@
 import type { Database } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 import { recordChange } from "./changes.ts";
-import { CONTENTS_KEPT, LIFETIME, type NewResponse } from "./responses.ts";
+import { CONTENTS_LIFETIME, LIFETIME, type NewResponse } from "./responses.ts";
 
 /** All states but the first two are final. */
 export type BackgroundState = "queued" | "in_progress" | "answered" | "failed" | "cancelled";
@@ -15,7 +15,7 @@ export interface BackgroundResponse {
   /** Number of the last event that was written. */
   readonly lastSequence: number;
   /** True if its charge is written, and its contents with it. */
-  readonly isKept: boolean;
+  readonly isVisible: boolean;
 }
 
 export interface NewBackgroundResponse {
@@ -50,7 +50,7 @@ export async function insertBackground(
         INSERT INTO responses
           (id, organization_id, previous_id, chain_id, chain_bytes, remove_after)
         SELECT ${id}, ${organizationId}, ${previousId}, ${chainId}, ${chainBytes},
-          clock_timestamp() + ${CONTENTS_KEPT}::interval
+          clock_timestamp() + ${CONTENTS_LIFETIME}::interval
         WHERE (SELECT count(*) FROM background_responses WHERE organization_id = ${organizationId}
           AND state IN ('queued', 'in_progress')) < ${mostRunning}
         RETURNING id)
@@ -71,7 +71,7 @@ export async function findBackground(
     FROM background_responses b JOIN responses r ON r.id = b.id
     WHERE b.id = ${id} AND r.organization_id = ${organizationId}
       AND r.created_at > clock_timestamp() - ${LIFETIME}::interval`;
-  return row && { state: row.state, lastSequence: row.last_sequence, isKept: row.is_kept };
+  return row && { state: row.state, lastSequence: row.last_sequence, isVisible: row.is_kept };
 }
 
 /** Consecutive events, or a piece of them, sealed. */
@@ -122,7 +122,7 @@ export async function appendEvents(
 }
 
 /** Finds the batch that may hold the event after a number. */
-export async function placeOfEvents(
+export async function findEventBatch(
   sql: Database,
   id: string,
   after: number,

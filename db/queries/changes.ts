@@ -2,49 +2,73 @@ import type { Database, DatabaseTransaction } from "../client.ts";
 
 export const CHANGES_CHANNEL = "gateway_changes";
 
-export type ChangeKind =
-  | "api-key"
-  | "organization"
+/**
+ * Every kind of change that TypeScript or an SQL function sends. The object of a change is the one that the kind names,
+ * unless a comment says otherwise.
+ */
+export const CHANGE_KINDS = [
+  "api-key",
+  "organization",
   /** The budget of an end user or tag has changed. */
-  | "subject-budget"
+  "subject-budget",
   /** The object is the organization whose end users and tags with budgets have changed. */
-  | "budget-subjects"
-  /** An organization was suspended or resumed. */
-  | "suspension"
-  | "credit-command"
-  /** The object is the organization whose models have changed. */
-  | "tuned-model"
-  | "fine-tuning-job"
-  /** A job has work for its owner. */
-  | "fine-tuning-work"
-  | "webhook"
-  /** The event types that an organization's webhooks subscribe to. The id is the organization's. */
-  | "subscriptions"
+  "budget-subjects",
+  /** The object is an organization that was suspended or resumed. */
+  "suspension",
+  "credit-command",
+  /** The object is an organization whose automatic top-up may be due. It is notified without a row. */
+  "replenish",
+  /** The object is the organization whose fine-tuned models have changed. */
+  "tuned-model",
+  "fine-tuning-job",
+  /** The object is a fine-tuning job with work for its owner. */
+  "fine-tuning-work",
+  "webhook",
+  /** The object is an organization with new events in the outbox. It is notified without a row. */
+  "outbox",
+  /** The object is the organization whose webhooks subscribe to other event types than before. */
+  "subscriptions",
   /** The object is the organization whose keys for providers have changed. */
-  | "provider-keys"
+  "provider-keys",
   /** The object is the organization whose presets and guardrails have changed. */
-  | "definitions"
-  /** Files of the organization wait to be indexed in its vector stores. */
-  | "vector-store-work"
-  /** The batch has work for its owner. */
-  | "batch-work"
-  /** The instance that runs the background response has to end it. */
-  | "response-cancel"
-  /** Another master key seals. The id is the key's. */
-  | "master-key";
+  "definitions",
+  /** The object is the organization with files to index in its vector stores. */
+  "vector-store-work",
+  /** The object is a batch with work for its owner. */
+  "batch-work",
+  /** The object is a background response, which the instance that runs it has to end. */
+  "response-cancel",
+  /** The object is the id of the master key that seals from now on. */
+  "master-key",
+] as const;
 
-/** Notifies every process, in the transaction of the change, that its copy of an object is old. */
+export type ChangeKind = (typeof CHANGE_KINDS)[number];
+
+/**
+ * Records a change and notifies every process, in the transaction of the change. A process that misses the notification
+ * reads the row.
+ */
 export async function recordChange(
   sql: DatabaseTransaction,
   kind: ChangeKind,
   objectId: string,
 ): Promise<void> {
   await sql`INSERT INTO changes (kind, object_id) VALUES (${kind}, ${objectId})`;
+  await notifyChange(sql, kind, objectId);
+}
+
+/** Notifies every process without a row. Use it only if a check at intervals finds the change too. */
+export async function notifyChange(
+  sql: DatabaseTransaction,
+  kind: ChangeKind,
+  objectId: string,
+): Promise<void> {
   await sql`SELECT pg_notify(${CHANGES_CHANNEL}, ${`${kind} ${objectId}`})`;
 }
 
 export interface Change {
   readonly id: bigint;
+  /** A ChangeKind, or a kind of a later version. */
   readonly kind: string;
   readonly objectId: string;
 }

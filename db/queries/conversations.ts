@@ -1,5 +1,5 @@
 import type { Database } from "../client.ts";
-import { CONTENTS_KEPT } from "./responses.ts";
+import { CONTENTS_LIFETIME } from "./responses.ts";
 
 export interface ConversationRecord {
   readonly id: string;
@@ -78,7 +78,7 @@ export async function deleteConversation(
   id: string,
 ): Promise<boolean> {
   const [row] = await sql<{ is_deleted: boolean }[]>`
-    SELECT delete_conversation(${id}, ${organizationId}, ${CONTENTS_KEPT}::interval) AS is_deleted`;
+    SELECT delete_conversation(${id}, ${organizationId}, ${CONTENTS_LIFETIME}::interval) AS is_deleted`;
   return row!.is_deleted;
 }
 

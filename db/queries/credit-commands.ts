@@ -183,7 +183,7 @@ export async function withdrawCreditCommand(
   return gone.count > 0;
 }
 
-export function placeOrderEffect(order: CreditOrder): StatementEffect {
+export function storeOrderEffect(order: CreditOrder): StatementEffect {
   return {
     kind: "statement",
     name: "credit-command-place",

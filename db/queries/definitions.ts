@@ -40,7 +40,7 @@ export interface DefinitionLimits {
   readonly maxBytes: number;
 }
 
-export interface DefinitionPlace {
+export interface DefinitionKey {
   readonly organizationId: string;
   readonly kind: DefinitionKind;
   readonly id: string;
@@ -51,22 +51,22 @@ export interface DefinitionPlace {
  */
 export function insertDefinition(
   sql: Database,
-  place: DefinitionPlace,
+  key: DefinitionKey,
   definition: Pick<DefinitionRecord, "name" | "body" | "createdAtMs">,
   limits: DefinitionLimits,
   refuse: () => Error,
 ): Promise<DefinitionRecord> {
   return sql.begin(async (transaction) => {
-    await lockOrganization(transaction, place);
+    await lockOrganization(transaction, key);
     const createdAt = new Date(definition.createdAtMs).toISOString();
     const [row] = await transaction<DefinitionRow[]>`
       INSERT INTO definitions (id, organization_id, kind, name, body, created_at, updated_at)
-      VALUES (${place.id}, ${place.organizationId}, ${place.kind}, ${definition.name},
+      VALUES (${key.id}, ${key.organizationId}, ${key.kind}, ${definition.name},
         ${JSON.stringify(definition.body)}::text::jsonb,
         ${createdAt}::text::timestamptz, ${createdAt}::text::timestamptz)
       RETURNING *`;
-    await assertWithin(transaction, place, limits, refuse);
-    await recordChange(transaction, "definitions", place.organizationId);
+    await assertWithin(transaction, key, limits, refuse);
+    await recordChange(transaction, "definitions", key.organizationId);
     return recordOf(row!);
   });
 }
@@ -85,7 +85,7 @@ export async function listDefinitions(
 
 export async function findDefinition(
   sql: Database,
-  { organizationId, kind, id }: DefinitionPlace,
+  { organizationId, kind, id }: DefinitionKey,
 ): Promise<DefinitionRecord | undefined> {
   const [row] = await sql<DefinitionRow[]>`
     SELECT * FROM definitions
@@ -155,7 +155,7 @@ export async function setGuardrailDefault(
  */
 export function changeDefinition(
   sql: Database,
-  place: DefinitionPlace,
+  key: DefinitionKey,
   changed: (
     current: DefinitionRecord,
     isEnforced: boolean,
@@ -164,22 +164,22 @@ export function changeDefinition(
   refuse: () => Error,
 ): Promise<DefinitionRecord | undefined> {
   return sql.begin(async (transaction) => {
-    await lockOrganization(transaction, place);
+    await lockOrganization(transaction, key);
     const [current] = await transaction<(DefinitionRow & { is_enforced: boolean })[]>`
       SELECT *, EXISTS (
         SELECT 1 FROM guardrail_defaults WHERE guardrail_id = definitions.id
       ) AS is_enforced
       FROM definitions
-      WHERE id = ${place.id} AND organization_id = ${place.organizationId} AND kind = ${place.kind}`;
+      WHERE id = ${key.id} AND organization_id = ${key.organizationId} AND kind = ${key.kind}`;
     if (current === undefined) return undefined;
     const next = changed(recordOf(current), current.is_enforced);
     const [row] = await transaction<DefinitionRow[]>`
       UPDATE definitions SET name = ${next.name},
         body = ${JSON.stringify(next.body)}::text::jsonb,
         updated_at = ${new Date(next.updatedAtMs).toISOString()}::text::timestamptz
-      WHERE id = ${place.id} RETURNING *`;
-    await assertWithin(transaction, place, limits, refuse);
-    await recordChange(transaction, "definitions", place.organizationId);
+      WHERE id = ${key.id} RETURNING *`;
+    await assertWithin(transaction, key, limits, refuse);
+    await recordChange(transaction, "definitions", key.organizationId);
     return recordOf(row!);
   });
 }
@@ -189,7 +189,7 @@ export function changeDefinition(
  */
 export function deleteDefinition(
   sql: Database,
-  { organizationId, kind, id }: DefinitionPlace,
+  { organizationId, kind, id }: DefinitionKey,
 ): Promise<boolean> {
   return sql.begin(async (transaction) => {
     const deleted = await transaction`
@@ -204,14 +204,14 @@ export function deleteDefinition(
 /** One change of an organization's definitions at a time, so that its limits are exact. */
 async function lockOrganization(
   sql: DatabaseTransaction,
-  { organizationId }: DefinitionPlace,
+  { organizationId }: DefinitionKey,
 ): Promise<void> {
   await sql`SELECT 1 FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
 }
 
 async function assertWithin(
   sql: DatabaseTransaction,
-  { organizationId, kind }: DefinitionPlace,
+  { organizationId, kind }: DefinitionKey,
   { maxCount, maxBytes }: DefinitionLimits,
   refuse: () => Error,
 ): Promise<void> {

@@ -168,9 +168,9 @@ const EXPIRY_LOCK = 7_203_114_503;
 /** Deletes expired files. Returns their number, at most `limit`. */
 export function deleteExpiredFiles(sql: Database, limit: number): Promise<number> {
   return sql.begin(async (transaction) => {
-    const [lock] = await transaction<{ taken: boolean }[]>`
-      SELECT pg_try_advisory_xact_lock(${EXPIRY_LOCK}) AS taken`;
-    if (!lock!.taken) return 0;
+    const [lock] = await transaction<{ is_locked: boolean }[]>`
+      SELECT pg_try_advisory_xact_lock(${EXPIRY_LOCK}) AS is_locked`;
+    if (!lock!.is_locked) return 0;
     const expired = await transaction<DeletedRow[]>`
       DELETE FROM files WHERE id IN (
         SELECT id FROM files WHERE expires_at <= clock_timestamp()

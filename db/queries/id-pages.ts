@@ -4,7 +4,7 @@ import type { Database, SqlFragment } from "../client.ts";
 /**
  * Returns the start of a page in a list that is ordered by ids, and the direction in which it is read.
  */
-export function placeOfPage(
+export function pageStart(
   sql: Database,
   id: SqlFragment,
   { order, after, before }: ListPage,

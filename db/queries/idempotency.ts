@@ -80,14 +80,14 @@ export async function runningIdempotencyKeys(
   sql: Database,
   keys: readonly Pick<IdempotencyClaim, "keyId" | "idempotencyKey">[],
 ): Promise<ReadonlySet<number>> {
-  const rows = await sql<{ place: number }[]>`
-    SELECT (asked.place - 1)::int AS place
+  const rows = await sql<{ position: number }[]>`
+    SELECT (wanted.position - 1)::int AS position
     FROM unnest(${sql.array(keys.map(({ keyId }) => keyId))}::text[],
       ${sql.array(keys.map(({ idempotencyKey }) => idempotencyKey))}::text[])
-      WITH ORDINALITY AS asked (key_id, idempotency_key, place)
+      WITH ORDINALITY AS wanted (key_id, idempotency_key, position)
     JOIN idempotency_records USING (key_id, idempotency_key)
     WHERE status IS NULL`;
-  return new Set(rows.map(({ place }) => place));
+  return new Set(rows.map(({ position }) => position));
 }
 
 /** SQLSTATE of a transaction that stores a result under a claim that no longer exists. */
@@ -151,17 +151,17 @@ async function storeResult(
   keyId: string,
 ): Promise<{ sealingId: string; isStored: boolean }> {
   const sealed = body && (body(keyId) as Buffer);
-  const [row] = await sql<{ sealing_id: string | null; is_kept: boolean }[]>`
+  const [row] = await sql<{ sealing_id: string | null; is_stored: boolean }[]>`
     WITH sealing AS MATERIALIZED (SELECT key_id FROM master_key FOR SHARE),
-    kept AS (
+    stored AS (
       UPDATE idempotency_records
       SET status = ${status}, headers = ${JSON.stringify(headers)}::text::jsonb, body = ${sealed}
       WHERE key_id = ${claim.keyId} AND idempotency_key = ${claim.idempotencyKey}
         AND request_id = ${claim.requestId} AND EXISTS (SELECT 1 FROM sealing WHERE key_id = ${keyId})
       RETURNING 1)
-    SELECT (SELECT key_id FROM sealing) AS sealing_id, EXISTS (SELECT 1 FROM kept) AS is_kept`;
+    SELECT (SELECT key_id FROM sealing) AS sealing_id, EXISTS (SELECT 1 FROM stored) AS is_stored`;
   if (!row?.sealing_id) throw new Error("the database has not been used with a master key yet");
-  return { sealingId: row.sealing_id, isStored: row.is_kept };
+  return { sealingId: row.sealing_id, isStored: row.is_stored };
 }
 
 /** Releases the key after errors and disconnects, so that another try can use it. */

@@ -148,11 +148,13 @@ export async function takeGatewayLock(
 ): Promise<boolean> {
   const [row] =
     deploymentMode === "single-node"
-      ? await sql<{ taken: boolean }[]>`SELECT pg_try_advisory_lock(${GATEWAY_LOCK}) AS taken`
+      ? await sql<
+          { is_locked: boolean }[]
+        >`SELECT pg_try_advisory_lock(${GATEWAY_LOCK}) AS is_locked`
       : await sql<
-          { taken: boolean }[]
-        >`SELECT pg_try_advisory_lock_shared(${GATEWAY_LOCK}) AS taken`;
-  return row!.taken;
+          { is_locked: boolean }[]
+        >`SELECT pg_try_advisory_lock_shared(${GATEWAY_LOCK}) AS is_locked`;
+  return row!.is_locked;
 }
 
 /**

@@ -10,7 +10,7 @@ export interface PaymentRefund {
   /** The credit command that takes it from the balance. */
   readonly orderId: string;
   /** Nano-USD. Null: all that is left. */
-  readonly askedNano: bigint | null;
+  readonly requestedNano: bigint | null;
   readonly amountNano: bigint;
   readonly state: RefundState;
   readonly transactionId: string | null;
@@ -64,7 +64,7 @@ export interface NewRefund {
   readonly intentId: string;
   readonly orderId: string;
   /** Undefined: all that is left. */
-  readonly askedNano: bigint | undefined;
+  readonly requestedNano: bigint | undefined;
 }
 
 /**
@@ -86,12 +86,12 @@ export async function insertRefund(
         EXISTS (SELECT 1 FROM payment_refunds WHERE id = ${refund.id}) AS is_known`;
     if (gone!.is_known) return undefined;
     const leftNano = payment!.amount_nano - gone!.nano;
-    const amountNano = refund.askedNano ?? leftNano;
+    const amountNano = refund.requestedNano ?? leftNano;
     if (amountNano <= 0n || amountNano > leftNano) return { leftNano };
     await transaction`INSERT INTO payment_refunds (id, organization_id, intent_id, order_id,
         asked_nano, amount_nano, busy_until, next_look_at)
       SELECT ${refund.id}, ${refund.organizationId}, ${refund.intentId}, ${refund.orderId},
-        ${refund.askedNano?.toString() ?? null}::bigint, ${amountNano.toString()}::bigint, until, until
+        ${refund.requestedNano?.toString() ?? null}::bigint, ${amountNano.toString()}::bigint, until, until
       FROM (SELECT clock_timestamp() + make_interval(secs => ${BUSY_SECONDS}) AS until) AS busy`;
     return undefined;
   });
@@ -129,7 +129,7 @@ export async function forgetOrderedRefund(sql: Database, id: string): Promise<vo
 }
 
 /** Records that it was taken from the balance. Returns false if it is no longer `ordered`. */
-export async function noteRefundTaken(
+export async function noteRefundDeducted(
   sql: Database,
   id: string,
   transactionId: string,
@@ -191,7 +191,7 @@ function refundOf(row: RefundRow): PaymentRefund {
     organizationId: row.organization_id,
     intentId: row.intent_id,
     orderId: row.order_id,
-    askedNano: row.asked_nano,
+    requestedNano: row.asked_nano,
     amountNano: row.amount_nano,
     state: row.state,
     transactionId: row.transaction_id,

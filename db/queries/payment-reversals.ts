@@ -114,7 +114,7 @@ export interface ReversalOrders {
   /** Index of the next order in the list. */
   readonly next: number;
   /** Sum of all orders that were carried out. */
-  readonly takenNano: bigint;
+  readonly deductedNano: bigint;
   /** True if an order is neither carried out nor rejected. */
   readonly isOpen: boolean;
 }
@@ -124,12 +124,12 @@ export async function reversalOrders(
   sql: Database,
   ids: readonly string[],
 ): Promise<ReversalOrders> {
-  const [row] = await sql<{ next: number; taken: bigint; is_open: boolean }[]>`
+  const [row] = await sql<{ next: number; deducted: bigint; is_open: boolean }[]>`
     SELECT coalesce(max(array_position(${sql.array([...ids])}::text[], id)), 0) AS next,
-      coalesce(-sum(amount_nano) FILTER (WHERE transaction_id IS NOT NULL), 0)::bigint AS taken,
+      coalesce(-sum(amount_nano) FILTER (WHERE transaction_id IS NOT NULL), 0)::bigint AS deducted,
       coalesce(bool_or(done_at IS NULL), false) AS is_open
     FROM credit_commands WHERE id = ANY(${sql.array([...ids])}::text[])`;
-  return { next: row!.next, takenNano: row!.taken, isOpen: row!.is_open };
+  return { next: row!.next, deductedNano: row!.deducted, isOpen: row!.is_open };
 }
 
 function reversalOf(row: ReversalRow): PaymentReversal {

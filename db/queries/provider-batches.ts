@@ -118,7 +118,7 @@ export async function removeProviderBatch(sql: DatabaseTransaction, id: string):
 }
 
 /** A line that is at a provider. */
-export interface HandedLine {
+export interface SubmittedLine {
   readonly line: number;
   /** Id of its hold. */
   readonly requestId: string;
@@ -126,9 +126,9 @@ export interface HandedLine {
 }
 
 /** Returns an effect that writes lines together with their holds. */
-export function handLinesEffect(
+export function insertLinesEffect(
   { id, batchId }: Pick<NewProviderBatch, "id" | "batchId">,
-  lines: readonly HandedLine[],
+  lines: readonly SubmittedLine[],
   guard: (sql: DatabaseTransaction) => Promise<void>,
 ): StatementEffect {
   return {
@@ -152,7 +152,7 @@ export function handLinesEffect(
 /**
  * Returns the lines of a batch that were submitted: those that are at providers, and those that no longer are.
  */
-export async function handedLinesOf(
+export async function submittedLines(
   sql: Database,
   batchId: string,
 ): Promise<{ readonly out: Set<number>; readonly back: Set<number> }> {
@@ -164,7 +164,7 @@ export async function handedLinesOf(
 }
 
 /** Returns true if the organization has holds for lines at providers. */
-export async function hasHandedLines(sql: Database, organizationId: string): Promise<boolean> {
+export async function hasSubmittedLines(sql: Database, organizationId: string): Promise<boolean> {
   const [row] = await sql<{ has_some: boolean }[]>`
     SELECT EXISTS (SELECT FROM provider_batch_lines l JOIN batches b ON b.id = l.batch_id
       WHERE b.organization_id = ${organizationId} AND b.ended_at IS NULL
@@ -198,7 +198,7 @@ export async function linesAtProvider(
   providerBatchId: string,
 ): Promise<{
   readonly given: ReadonlySet<number>;
-  readonly out: Map<number, HandedLine & { readonly holdNano: bigint }>;
+  readonly out: Map<number, SubmittedLine & { readonly holdNano: bigint }>;
 }> {
   const rows = await sql<
     {
@@ -210,7 +210,7 @@ export async function linesAtProvider(
   >`SELECT l.line, l.request_id, l.fee_basis_points, h.hold_nano
     FROM provider_batch_lines l LEFT JOIN holds h ON h.id = l.request_id
     WHERE l.provider_batch = ${providerBatchId} ORDER BY l.line`;
-  const out = new Map<number, HandedLine & { readonly holdNano: bigint }>();
+  const out = new Map<number, SubmittedLine & { readonly holdNano: bigint }>();
   for (const { line, request_id: requestId, fee_basis_points, hold_nano } of rows) {
     if (requestId === null) continue;
     const holdNano = hold_nano ?? 0n;
@@ -222,7 +222,7 @@ export async function linesAtProvider(
 /**
  * Records that lines are no longer at a provider, and are not submitted again. It runs with the ends of their holds.
  */
-export async function endHandedLines(
+export async function endSubmittedLines(
   sql: DatabaseTransaction,
   batchId: string,
   requestIds: ReadonlySet<string>,
@@ -242,7 +242,10 @@ export async function resubmitLines(
 }
 
 /** Deletes the lines of a batch that has ended. */
-export async function forgetHandedLines(sql: DatabaseTransaction, batchId: string): Promise<void> {
+export async function deleteSubmittedLines(
+  sql: DatabaseTransaction,
+  batchId: string,
+): Promise<void> {
   await sql`DELETE FROM provider_batch_lines WHERE batch_id = ${batchId} AND request_id IS NULL`;
 }
 

@@ -9,7 +9,7 @@ import type { Database, SqlFragment } from "../client.ts";
  */
 
 /** A position in the list: of a charge its sequence, of a failure also its end and its id. */
-export interface RequestPlace {
+export interface RequestPosition {
   readonly position: bigint;
   readonly failedAtMs: number | undefined;
   readonly id: string;
@@ -28,7 +28,7 @@ export interface RequestListing {
   /** Exclusive. */
   readonly beforeMs: number | undefined;
   /** The page begins after it. */
-  readonly after: RequestPlace | undefined;
+  readonly after: RequestPosition | undefined;
   readonly limit: number;
 }
 
@@ -157,7 +157,7 @@ export async function findRequest(
   id: string,
 ): Promise<ShownRequest | undefined> {
   const { organizationId } = owner;
-  const [row] = await sql<ShownRow[]>`WITH page AS (${place(sql, owner, id)})
+  const [row] = await sql<ShownRow[]>`WITH page AS (${positionOf(sql, owner, id)})
     SELECT ${columns(sql)}, t.id AS transaction_id, t.estimated,
       t.details ->> 'provider_key_id' AS provider_key_id,
       (t.details ->> 'list_price_usd')::double precision AS list_price_usd,
@@ -179,19 +179,23 @@ export async function findRequest(
   );
 }
 
-export async function findRequestPlace(
+export async function findRequestPosition(
   sql: Database,
   owner: RequestOwner,
   id: string,
-): Promise<RequestPlace | undefined> {
+): Promise<RequestPosition | undefined> {
   const [row] = await sql<{ position: bigint; failed_at: Date | null }[]>`
     SELECT position, nullif(failed_at, '-infinity') AS failed_at
-    FROM (${place(sql, owner, id)}) place`;
+    FROM (${positionOf(sql, owner, id)}) request`;
   return row && { position: row.position, failedAtMs: row.failed_at?.getTime(), id };
 }
 
 /** Returns the position of a request. The charge comes before the failure of the same request. */
-function place(sql: Database, { organizationId, keyId }: RequestOwner, id: string): SqlFragment {
+function positionOf(
+  sql: Database,
+  { organizationId, keyId }: RequestOwner,
+  id: string,
+): SqlFragment {
   const ofKey = keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`;
   return sql`SELECT sequence AS position, '-infinity'::timestamptz AS failed_at, request_id AS id
     FROM transactions
@@ -222,7 +226,7 @@ const LAST_SEQUENCE = 2n ** 63n - 1n;
  */
 async function bounds(sql: Database, listing: RequestListing): Promise<[UpperBound, bigint]> {
   const { organizationId, after, fromMs, beforeMs } = listing;
-  const behind = after === undefined ? undefined : placeBound(after);
+  const afterBound = after === undefined ? undefined : boundAfter(after);
   const [last, lower] = await Promise.all([
     beforeMs && lastSequence(sql, organizationId, beforeMs + CLOCK_STEP_MS),
     fromMs ? lastSequence(sql, organizationId, fromMs - CLOCK_STEP_MS) : 0n,
@@ -231,17 +235,17 @@ async function bounds(sql: Database, listing: RequestListing): Promise<[UpperBou
     beforeMs === undefined || last === undefined
       ? { sequence: LAST_SEQUENCE, failed: { position: LAST_SEQUENCE, atMs: MAX_TIME_MS, id: "" } }
       : { sequence: BigInt(last), failed: { position: BigInt(last), atMs: beforeMs, id: "" } };
-  if (behind === undefined) return [byTime, lower];
+  if (afterBound === undefined) return [byTime, lower];
   return [
     {
-      sequence: behind.sequence < byTime.sequence ? behind.sequence : byTime.sequence,
-      failed: isBelow(behind.failed, byTime.failed) ? behind.failed : byTime.failed,
+      sequence: afterBound.sequence < byTime.sequence ? afterBound.sequence : byTime.sequence,
+      failed: isBelow(afterBound.failed, byTime.failed) ? afterBound.failed : byTime.failed,
     },
     lower,
   ];
 }
 
-function placeBound({ position, failedAtMs, id }: RequestPlace): UpperBound {
+function boundAfter({ position, failedAtMs, id }: RequestPosition): UpperBound {
   return failedAtMs === undefined
     ? { sequence: position - 1n, failed: { position, atMs: 0, id: "" } }
     : { sequence: position, failed: { position, atMs: failedAtMs, id } };

@@ -36,7 +36,7 @@ export interface FoundAnswer {
 }
 
 interface AnswerRow {
-  readonly place: number;
+  readonly position: number;
   readonly generation: bigint;
   readonly model: string | null;
   readonly provider: string;
@@ -53,24 +53,24 @@ interface AnswerRow {
  */
 export async function findCachedAnswers(
   sql: Database,
-  places: readonly AnswerKey[],
+  keys: readonly AnswerKey[],
   nowMs: number,
 ): Promise<FoundAnswer[]> {
   const rows = await sql<AnswerRow[]>`
-    SELECT (asked.place - 1)::int AS place, coalesce(c.generation, 0) AS generation,
+    SELECT (wanted.position - 1)::int AS position, coalesce(c.generation, 0) AS generation,
       a.model, a.provider, a.cost_nano, a.usage, a.headers, a.sealed
-    FROM unnest(${sql.array(places.map(({ organizationId }) => organizationId))}::text[],
-      ${sql.array(places.map(({ keyHash }) => keyHash))}::text[])
-      WITH ORDINALITY AS asked (organization_id, key_hash, place)
-    LEFT JOIN answer_caches c ON c.organization_id = asked.organization_id
-    LEFT JOIN cached_answers a ON a.organization_id = asked.organization_id
-      AND a.key_hash = asked.key_hash AND a.expires_at > ${new Date(nowMs)}`;
-  const found = new Array<FoundAnswer>(places.length);
-  for (const { place, generation, model, cost_nano: costNano, ...rest } of rows) {
+    FROM unnest(${sql.array(keys.map(({ organizationId }) => organizationId))}::text[],
+      ${sql.array(keys.map(({ keyHash }) => keyHash))}::text[])
+      WITH ORDINALITY AS wanted (organization_id, key_hash, position)
+    LEFT JOIN answer_caches c ON c.organization_id = wanted.organization_id
+    LEFT JOIN cached_answers a ON a.organization_id = wanted.organization_id
+      AND a.key_hash = wanted.key_hash AND a.expires_at > ${new Date(nowMs)}`;
+  const found = new Array<FoundAnswer>(keys.length);
+  for (const { position, generation, model, cost_nano: costNano, ...rest } of rows) {
     const { provider, usage, headers, sealed } = rest;
     const answer =
       model === null ? undefined : { model, provider, costNano, usage, headers, sealed };
-    found[place] = { generation: Number(generation), answer };
+    found[position] = { generation: Number(generation), answer };
   }
   return found;
 }
@@ -126,11 +126,11 @@ export function keepAnswer(
 
 async function putAnswer(
   sql: DatabaseTransaction,
-  { key: place, model, provider, costNano, usage, headers, expiresAtMs }: NewAnswer,
+  { key, model, provider, costNano, usage, headers, expiresAtMs }: NewAnswer,
   sealed: Uint8Array,
   nowMs: number,
 ): Promise<{ entries: number; bytes: number }> {
-  const { organizationId, keyHash } = place;
+  const { organizationId, keyHash } = key;
   const [row] = await sql<{ entries: number; bytes: bigint }[]>`
     WITH replaced AS MATERIALIZED (
       SELECT bytes FROM cached_answers WHERE organization_id = ${organizationId} AND key_hash = ${keyHash}),
@@ -284,23 +284,23 @@ export async function claimFlight(
   return claimed.count > 0;
 }
 
-interface OwnFlight {
+interface FlightClaim {
   readonly key: AnswerKey;
   readonly requestId: string;
 }
 
 /** Records that the requests still run. */
-export async function renewFlights(sql: Database, flights: readonly OwnFlight[]): Promise<void> {
+export async function renewFlights(sql: Database, flights: readonly FlightClaim[]): Promise<void> {
   await sql`
-    WITH own AS MATERIALIZED (
+    WITH claimed AS MATERIALIZED (
       SELECT f.organization_id, f.key_hash FROM answer_flights f
-      JOIN unnest(${sql.array(flights.map(({ key: place }) => place.organizationId))}::text[],
-        ${sql.array(flights.map(({ key: place }) => place.keyHash))}::text[],
+      JOIN unnest(${sql.array(flights.map(({ key }) => key.organizationId))}::text[],
+        ${sql.array(flights.map(({ key }) => key.keyHash))}::text[],
         ${sql.array(flights.map(({ requestId }) => requestId))}::text[])
         AS r (organization_id, key_hash, request_id) USING (organization_id, key_hash, request_id)
       FOR NO KEY UPDATE OF f SKIP LOCKED)
     UPDATE answer_flights f SET lease_until = clock_timestamp() + ${FLIGHT_LEASE}::interval
-    FROM own WHERE f.organization_id = own.organization_id AND f.key_hash = own.key_hash`;
+    FROM claimed WHERE f.organization_id = claimed.organization_id AND f.key_hash = claimed.key_hash`;
 }
 
 export async function endFlight(

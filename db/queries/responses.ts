@@ -1,5 +1,5 @@
 import type { Database, DatabaseTransaction, SqlFragment } from "../client.ts";
-import type { CachedResponse, StatementEffect } from "../ledger/effects.ts";
+import type { StatementEffect, StoredResponse } from "../ledger/effects.ts";
 
 /** How long a response can be read and continued (spec 3.5). */
 export const LIFETIME = "30 days";
@@ -9,7 +9,7 @@ export const LIFETIME = "30 days";
  */
 const LONGEST_CALL = "1 day";
 /** How long the contents of a response stay that can be read before its charge. */
-export const CONTENTS_KEPT = "31 days";
+export const CONTENTS_LIFETIME = "31 days";
 
 /**
  * The head is the response without its output; input and output are items. A background response has begun as in
@@ -19,7 +19,7 @@ export const CONTENTS_KEPT = "31 days";
 export type ContentKind = "begun" | "ended" | "events" | "head" | "input" | "output";
 
 /** The data of a stored response that those which continue it need. */
-export interface ResponsePlace {
+export interface ChainLink {
   readonly id: string;
   readonly chainId: string;
   readonly chainBytes: number;
@@ -90,10 +90,10 @@ export async function writeUncharged(
  */
 export function keepResponses(
   sql: Database | DatabaseTransaction,
-  kept: readonly CachedResponse[],
+  responses: readonly StoredResponse[],
 ): SqlFragment {
-  const rows = kept.map(({ id, storedBytes: ownBytes, chainBytes, conversationId }) => {
-    return { id, own_bytes: ownBytes, chain_bytes: chainBytes, conversation_id: conversationId };
+  const rows = responses.map(({ id, storedBytes, chainBytes, conversationId }) => {
+    return { id, own_bytes: storedBytes, chain_bytes: chainBytes, conversation_id: conversationId };
   });
   return sql`keep_responses(${JSON.stringify(rows)}::text::jsonb,
     ${LIFETIME}::interval + ${LONGEST_CALL}::interval)`;
@@ -102,15 +102,15 @@ export function keepResponses(
 /**
  * Returns an effect that makes a response, whose contents are all written, visible with its charge.
  */
-export function keepResponseEffect(kept: CachedResponse): StatementEffect {
+export function keepResponseEffect(response: StoredResponse): StatementEffect {
   return {
     kind: "statement",
     name: "response-keep",
     tables: ["responses"],
     events: [],
-    keeps: kept,
+    keeps: response,
     async run(sql) {
-      await sql`SELECT ${keepResponses(sql, [kept])}`;
+      await sql`SELECT ${keepResponses(sql, [response])}`;
     },
   };
 }
@@ -131,7 +131,7 @@ export async function findResponse(
   organizationId: string,
   id: string,
   answered: Answered = "answered",
-): Promise<ResponsePlace | undefined> {
+): Promise<ChainLink | undefined> {
   const [row] = await sql<{ chain_id: string; chain_bytes: string }[]>`
     SELECT chain_id, chain_bytes::text FROM responses
     WHERE id = ${id} AND organization_id = ${organizationId} AND ${isThere(sql, answered)}

@@ -8,17 +8,17 @@ import type { Database, DatabaseTransaction } from "../client.ts";
 type Session = Database | DatabaseTransaction;
 
 /** Returns true if a restore into the database has begun and has not ended. */
-export async function isHalfRestored(sql: Session): Promise<boolean> {
+export async function isRestoreIncomplete(sql: Session): Promise<boolean> {
   const [row] = await sql<{ is_marked: boolean }[]>`
     SELECT to_regclass('restore_under_way') IS NOT NULL AS is_marked`;
   return row!.is_marked;
 }
 
-export const HALF_RESTORED =
-  "a restore into this database was broken off: run `bun run cli restore` with the archive again";
+export const RESTORE_INCOMPLETE =
+  "a restore into this database was interrupted: run `bun run cli restore` with the archive again";
 
-export async function assertNotHalfRestored(sql: Session): Promise<void> {
-  if (await isHalfRestored(sql)) throw new Error(HALF_RESTORED);
+export async function assertNoIncompleteRestore(sql: Session): Promise<void> {
+  if (await isRestoreIncomplete(sql)) throw new Error(RESTORE_INCOMPLETE);
 }
 
 /** The mark of an incomplete restore. */
@@ -32,7 +32,7 @@ export interface RestoreMark {
 }
 
 export async function readRestoreMark(sql: Session): Promise<RestoreMark | undefined> {
-  if (!(await isHalfRestored(sql))) return undefined;
+  if (!(await isRestoreIncomplete(sql))) return undefined;
   // Read as JSON, because the mark of an earlier version lacks some columns.
   const [row] = await sql<
     { mark: { archive?: string; created_at?: string; has_files?: boolean } }[]

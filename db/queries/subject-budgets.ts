@@ -93,7 +93,7 @@ export function loadSubjectBudget(
     async run(sql) {
       const rows = await sql<(Partial<BudgetRow> & PeriodRow)[]>`
         SELECT b.*, a.id AS account_id, a.posted_nano, a.held_nano, a.sequence
-        FROM (VALUES (${id})) AS asked (id) LEFT JOIN subject_budgets b ON b.id = asked.id
+        FROM (VALUES (${id})) AS wanted (id) LEFT JOIN subject_budgets b ON b.id = wanted.id
         LEFT JOIN accounts a ON a.id IN ${sql([...accountIds])}`;
       const [row] = rows;
       const limits = row?.id == null ? undefined : limitsOf(row as BudgetRow);
@@ -211,7 +211,7 @@ export async function findSubjectBudget(
 /** Changes the members of `changed`. Returns undefined if the budget does not exist. */
 export function changeSubjectBudget(
   sql: Database,
-  place: SpendingPeriods,
+  periods: SpendingPeriods,
   id: string,
   changed: Partial<SubjectLimits>,
 ): Promise<SubjectBudget | undefined> {
@@ -223,10 +223,10 @@ export function changeSubjectBudget(
           THEN ${nanoText(daily ?? null)}::bigint ELSE daily_budget_nano END,
         monthly_budget_nano = CASE WHEN ${monthly !== undefined}::boolean
           THEN ${nanoText(monthly ?? null)}::bigint ELSE monthly_budget_nano END
-      WHERE id = ${id} AND organization_id = ${place.organizationId}`;
+      WHERE id = ${id} AND organization_id = ${periods.organizationId}`;
     if (updated.count === 0) return undefined;
     await recordChange(transaction, "subject-budget", id);
-    return findSubjectBudget(transaction, place, id);
+    return findSubjectBudget(transaction, periods, id);
   });
 }
 

@@ -11,7 +11,7 @@ import type {
 } from "../../src/lib/vector-store.ts";
 import type { Database, DatabaseTransaction, SqlFragment } from "../client.ts";
 import { recordChange } from "./changes.ts";
-import { listedOf, placeOfPage } from "./id-pages.ts";
+import { listedOf, pageStart } from "./id-pages.ts";
 
 /** Kind of the leases of files in stores. */
 export const VECTOR_STORE_FILE = "vector-store-file";
@@ -243,7 +243,7 @@ export async function listStoreFiles(
       ? undefined
       : (await findStoreFile(sql, organizationId, vectorStoreId, fileId))?.id;
   const storePage = { ...page, after: await idOf(page.after), before: await idOf(page.before) };
-  const { condition, order } = placeOfPage(sql, sql`id`, storePage);
+  const { condition, order } = pageStart(sql, sql`id`, storePage);
   const rows = await sql<StoreFileRow[]>`
     SELECT * FROM vector_store_files
     WHERE organization_id = ${organizationId} AND vector_store_id = ${vectorStoreId}

@@ -9,7 +9,7 @@ export interface SearchScope {
 }
 
 /** A matching chunk. In a list of them the best one comes first. */
-export interface ChunkPlace {
+export interface ChunkPosition {
   readonly file: bigint;
   readonly position: number;
 }
@@ -83,7 +83,7 @@ export async function findByWords(
   scope: SearchScope,
   words: string,
   limit: number,
-): Promise<ChunkPlace[]> {
+): Promise<ChunkPosition[]> {
   const rows = await sql.begin(async (transaction) => {
     // For a table that has just grown, the planner would read every row for each word.
     await transaction`SELECT set_config('enable_seqscan', 'off', true)`;
@@ -112,7 +112,7 @@ export async function findByWords(
   return rows.map(({ file, position }) => ({ file, position }));
 }
 
-export interface FoundChunk extends ChunkPlace {
+export interface FoundChunk extends ChunkPosition {
   readonly fileId: string;
   readonly filename: string;
   readonly attributes: Attributes;
@@ -125,7 +125,7 @@ export interface FoundChunk extends ChunkPlace {
 export async function readFoundChunks(
   sql: Database,
   organizationId: string,
-  places: readonly ChunkPlace[],
+  positions: readonly ChunkPosition[],
 ): Promise<FoundChunk[]> {
   const rows = await sql<
     {
@@ -138,8 +138,8 @@ export async function readFoundChunks(
     }[]
   >`
     SELECT c.file, c.position, f.file_id, o.filename, f.attributes, c.text
-    FROM ROWS FROM (unnest(${sql.array(places.map(({ file }) => file.toString()))}::text[]::bigint[]),
-      unnest(${sql.array(places.map(({ position }) => position))}::int[])) AS p (file, position)
+    FROM ROWS FROM (unnest(${sql.array(positions.map(({ file }) => file.toString()))}::text[]::bigint[]),
+      unnest(${sql.array(positions.map(({ position }) => position))}::int[])) AS p (file, position)
     JOIN vector_store_chunks c ON c.file = p.file AND c.position = p.position
     JOIN vector_store_files f ON f.number = c.file
     JOIN files o ON o.id = f.file_id

@@ -1,5 +1,5 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
-import { type ChunkPlace, type SearchScope, searchedFiles } from "./vector-store-search.ts";
+import { type ChunkPosition, type SearchScope, searchedFiles } from "./vector-store-search.ts";
 
 /** An embedding in its stored form. */
 export interface QuantisedVector {
@@ -73,7 +73,7 @@ export async function hasVectors(
   return row !== undefined;
 }
 
-export interface NearChunk extends ChunkPlace, Pick<QuantisedVector, "bytes" | "scale"> {}
+export interface NearChunk extends ChunkPosition, Pick<QuantisedVector, "bytes" | "scale"> {}
 
 /**
  * Returns the chunks whose embeddings have the most signs in common with that of the question, in no order. It compares

@@ -7,7 +7,7 @@ import {
   type VectorStore,
 } from "../../src/lib/vector-store.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
-import { listedOf, placeOfPage } from "./id-pages.ts";
+import { listedOf, pageStart } from "./id-pages.ts";
 import { removeStoreFiles } from "./vector-store-files.ts";
 
 interface StoreRow {
@@ -97,7 +97,7 @@ export async function listVectorStores(
   organizationId: string,
   page: ListPage,
 ): Promise<Listed<VectorStore>> {
-  const { condition, order } = placeOfPage(sql, sql`s.id`, page);
+  const { condition, order } = pageStart(sql, sql`s.id`, page);
   const rows = await sql<StoreRow[]>`
     SELECT s.*, coalesce(s.expires_at <= clock_timestamp(), false) AS is_expired,
       c.usage_bytes, c.file_counts

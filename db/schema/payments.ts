@@ -148,7 +148,7 @@ export const paymentRefunds = pgTable(
     intentId: intentId(),
     orderId: text("order_id").notNull(),
     /** Requested amount. Null: all that is left. */
-    askedNano: bigint("asked_nano", { mode: "bigint" }),
+    requestedNano: bigint("asked_nano", { mode: "bigint" }),
     amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
     state: text("state").notNull().default("ordered"),
     /** The adjustment that took it from the balance. */

@@ -32,10 +32,10 @@ export const responses = pgTable(
     /** The first response of the chain. */
     chainId: text("chain_id").notNull(),
     /** Size of its input and output. */
-    ownBytes: integer("own_bytes").notNull().default(0),
+    storedBytes: integer("own_bytes").notNull().default(0),
     /** Size of its input and output and of all responses before it. */
     chainBytes: bigint("chain_bytes", { mode: "number" }).notNull().default(0),
-    isKept: boolean("is_kept").notNull().default(false),
+    isVisible: boolean("is_kept").notNull().default(false),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
       .default(sql`clock_timestamp()`),

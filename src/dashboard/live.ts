@@ -18,11 +18,11 @@ interface LiveDependencies {
 
 const MAX_STREAMS = 500;
 const MAX_STREAMS_PER_OWNER = 50;
-/** Streams of one session: visible pages. Pages in the background close their streams. */
+/** Maximum number of streams of one session, one per visible page. Pages in the background close theirs. */
 const MAX_STREAMS_PER_SESSION = 12;
 /**
- * Time between two checks of a session's key, in milliseconds. A session has to end within a second of its
- * key.
+ * Time between two checks of a session's key, in milliseconds. A session has to end within a second after
+ * its key.
  */
 export const TICK_MS = 400;
 const TICKS_PER_SESSION_CHECK = 25;

@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import type { Database } from "../../db/client.ts";
 import { findReplenishment } from "../../db/queries/auto-replenish.ts";
-import { type Troubles as Issues, troublesOf } from "../../db/queries/dashboard-figures.ts";
+import { type Troubles, troublesOf } from "../../db/queries/dashboard-figures.ts";
 import { findOperatedOrganization } from "../../db/queries/organizations.ts";
 import { listUsage, type UsageInterval, type UsageRow } from "../../db/queries/usage.ts";
 import { listLatencies } from "../../db/queries/usage-latency.ts";
@@ -30,7 +30,9 @@ const milliseconds = nullable(Type.Integer());
 const sums = { requests: Type.Integer(), errors: Type.Integer(), cost_usd: Type.Number() };
 
 const overview = Type.Object({
-  is_complete: Type.Boolean({ description: "False while the rollup of requests is incomplete" }),
+  is_complete: Type.Boolean({
+    description: "False while earlier requests are still being added to usage",
+  }),
   today: Type.Object(sums),
   yesterday: Type.Object(sums),
   month: Type.Object(sums),
@@ -40,7 +42,8 @@ const overview = Type.Object({
       {
         gone_at: nullable(
           Type.String({
-            description: "When balance and credit limit are used up; null: in more than a year",
+            description:
+              "Time at which balance and credit limit are used up. Null if that is more than a year away",
           }),
         ),
         usd_a_day: Type.Number(),
@@ -50,7 +53,7 @@ const overview = Type.Object({
       },
       {
         description:
-          "At the higher of two rates; null if nothing is used, or if the credit limit is unlimited",
+          "At the higher of two spend rates. Null if nothing is spent, nothing is left, or the credit limit is unlimited",
       },
     ),
   ),
@@ -216,7 +219,7 @@ function nanoADay({ costNano, overMs }: SpendRate): bigint {
   return (costNano * BigInt(DAY_MS)) / BigInt(Math.max(Math.round(overMs), DAY_MS));
 }
 
-function troublesShape(troubles: Issues, key: ApiKeyRecord) {
+function troublesShape(troubles: Troubles, key: ApiKeyRecord) {
   const { failures } = troubles;
   const webhooks = holdsScope(key, "webhooks:manage") ? troubles.webhooks : [];
   const providerKeys = holdsScope(key, "provider_keys:manage") ? troubles.providerKeys : [];

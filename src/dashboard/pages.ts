@@ -12,7 +12,7 @@ const CONTENT_TYPES = {
 type AssetKind = keyof typeof CONTENT_TYPES;
 const ASSET_NAME = /^app-\w{1,16}\.(js|css)$/;
 const CURRENT = "public, max-age=31536000, immutable";
-/** Caching of a file of another version, which another instance's page requested. */
+/** Cache-Control if the requested name has another version: another instance served the page. */
 const OUTDATED = "no-store";
 
 const SECURITY_POLICY = [
@@ -81,7 +81,8 @@ async function build(): Promise<Assets> {
 }
 
 /**
- * Pages with the path of the assets relative to the page, because a proxy can serve the gateway under a path.
+ * Pages: path, summary, and path of the assets relative to the page. It is relative because a proxy can serve
+ * the gateway under a path.
  */
 const PAGES = [
   ["/dashboard", "Dashboard", "dashboard/assets"],
@@ -105,7 +106,7 @@ export function pageRoutes(bundle: PageBundle): RouteDefinition[] {
         ...publicGet(path, summary),
         responses: {
           200: { description: "The page.", contentType: "text/html" },
-          308: { description: "The page's path has no trailing slash." },
+          308: { description: "Redirect to the path without the trailing slash." },
         },
         handle: async ({ request }) =>
           withoutSlash(request) ?? pageResponse(await bundle.assets(), base),
@@ -160,7 +161,11 @@ function withoutSlash({ url }: Request): Response | undefined {
   return new Response(null, { status: 308, headers: { location: `../${last}${search}` } });
 }
 
-/** Returns the HTML page. @param base path of the assets relative to the page */
+/**
+ * Returns the HTML page.
+ *
+ * @param base path of the assets relative to the page
+ */
 function pageResponse({ js, css }: Assets, base: string): Response {
   const html = `<!doctype html>
 <html lang="en">

@@ -82,7 +82,7 @@ export class DashboardSessions implements Sessions {
     return { token: await this.#insert(caller, origin, null), caller };
   }
 
-  /** Starts a session for a user of the identity provider. Throws SignInRefused. */
+  /** Starts a session for a user of the identity provider. Throws SignInRejected. */
   async beginFor(subject: Subject, origin: Origin): Promise<string> {
     const { singleSignOn, read } = this.#dependencies;
     const { rule, name } = subject;
@@ -169,7 +169,7 @@ export class DashboardSessions implements Sessions {
     return hashOf(cookieToken(request, this.#dependencies.publicUrl) ?? "");
   }
 
-  /** Throws 401 if the key of a session is no longer valid. */
+  /** Throws 401 if the key of a session is no longer valid, and 402 or 403 if its organization is suspended. */
   async assertKey(session: SessionRecord): Promise<void> {
     await this.#callerBy(session);
   }
@@ -249,7 +249,7 @@ export class DashboardSessions implements Sessions {
     }
     const operator = await this.#dependencies.read(findOperatorKey({ id: keyId }));
     if (operator === undefined) throw sessionEnded();
-    return { kind, operator: operator };
+    return { kind, operator };
   }
 
   /** Returns a caller with the rights of a management key or of an operator. */

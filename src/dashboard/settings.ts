@@ -8,7 +8,7 @@ import { feePercentOf, PLANS, planOf } from "../lib/plans.ts";
 import { isoTime } from "../lib/utc-time.ts";
 import type { DashboardSessions } from "./sessions.ts";
 
-/** Options of this gateway for its organizations. */
+/** Plans, payments and providers that this gateway offers its organizations. */
 export interface Offers {
   readonly planBilling: Pick<PlanBilling, "sellsPlans" | "price">;
   /** Undefined if the gateway accepts no payments. */
@@ -49,7 +49,9 @@ const planList = Type.Object({
   data: Type.Array(
     Type.Object({
       plan: Type.Enum([...PLANS]),
-      fee_percent: Type.Number({ description: "Unless the organization has an individual fee" }),
+      fee_percent: Type.Number({
+        description: "Fee of the plan. An individual fee of the organization replaces it",
+      }),
       file_quota_bytes: Type.Integer(),
       is_paid: Type.Boolean({ description: "Billed at its price in addition to the fee" }),
     }),
@@ -184,7 +186,10 @@ export function settingsRoutes(
   ];
 }
 
-/** Returns the price. It has its own route, because an unavailable processor delays the answer. */
+/**
+ * Returns the price of the paid plan. It has its own route, because a payment processor that does not answer
+ * would delay the plans.
+ */
 async function priceOf({ planBilling }: Offers) {
   const stated = await planBilling.price();
   if (stated === undefined) return null;

@@ -17,8 +17,8 @@ export interface SignOnDependencies {
 }
 
 /**
- * Returns the routes to the identity provider and back. The browser follows both itself. No part of a request
- * decides the redirect's target.
+ * Returns the routes to the identity provider and back. Both are opened by the browser, not by the
+ * dashboard's script. No part of a request decides the target of a redirect.
  */
 export function signOnRoutes(dependencies: SignOnDependencies): RouteDefinition[] {
   const { singleSignOn, sessions, publicUrl: base, senderOf } = dependencies;
@@ -82,7 +82,7 @@ async function orPage(
   } catch (error) {
     if (!(error instanceof SignInRejected)) throw error;
     onRejected(error);
-    const response = refusalPage(error, publicUrl("/dashboard", request, base));
+    const response = failurePage(error, publicUrl("/dashboard", request, base));
     response.headers.append("set-cookie", expiredFlow(request, base));
     return response;
   }
@@ -96,7 +96,7 @@ function redirect(location: string, cookie: string): Response {
 }
 
 /** Returns the page of a failed sign-in. Its messages are the gateway's own and quote no external text. */
-function refusalPage({ status, message }: SignInRejected, dashboard: string): Response {
+function failurePage({ status, message }: SignInRejected, dashboard: string): Response {
   if (/["<>&]/.test(dashboard)) throw new GatewayError("internal", "not a URL");
   const html = `<!doctype html>
 <html lang="en">

@@ -44,7 +44,7 @@ export class SignInRejected extends Error {
 
   constructor(status: 403 | 502, message: string, cause?: unknown, claims?: readonly string[]) {
     super(message, { cause });
-    this.name = "SignInRefused";
+    this.name = "SignInRejected";
     this.status = status;
     this.claims = claims;
   }
@@ -86,7 +86,7 @@ export class SingleSignOn {
     return this.#dependencies.config.name;
   }
 
-  /** Returns the URL of the issuer's page, and the secret for the browser's cookie. Throws SignInRefused. */
+  /** Returns the URL of the issuer's page, and the secret for the browser's cookie. Throws SignInRejected. */
   async begin(redirectUri: string): Promise<{ url: string; secret: string }> {
     const secret = Buffer.from(crypto.getRandomValues(new Uint8Array(SECRET_BYTES)));
     const text = secret.toString("base64url");
@@ -108,7 +108,7 @@ export class SingleSignOn {
   }
 
   /**
-   * Returns the user that has come back from the issuer. Throws SignInRefused.
+   * Returns the user that has come back from the issuer. Throws SignInRejected.
    *
    * @param answer URL to which the issuer redirected the browser
    */

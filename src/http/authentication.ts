@@ -277,7 +277,7 @@ export function usable(
   allowsDispute = false,
 ): ApiKeyRecord {
   if (record === undefined) throw invalid();
-  if (!record.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");
+  if (!record.isActive) throw new GatewayError("key_inactive", "This API key is inactive.");
   if (record.expiresAtMs !== null && record.expiresAtMs <= clock.nowMs()) {
     throw new GatewayError("key_expired", "This API key has expired.");
   }

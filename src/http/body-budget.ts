@@ -62,7 +62,7 @@ export class BodyBudget {
   }
 
   /** The error for a body that has expired. */
-  get lateness(): GatewayError {
+  get timeoutError(): GatewayError {
     return this.#isAborting ? stopping() : bodyTooSlow();
   }
 

@@ -32,7 +32,7 @@ export async function downloadResponse(
   context: RequestContext,
   download: Download,
 ): Promise<Response> {
-  const { request, log } = context;
+  const { request, lifetime } = context;
   const { etag, bytes } = download;
   const headers: Record<string, string> = {
     "content-type": acceptedType(request.headers.get("accept"), download.contentTypes),
@@ -72,11 +72,11 @@ export async function downloadResponse(
   if (length <= MAX_BUFFERED_BYTES) {
     return new Response(await new Response(stream).arrayBuffer(), { status, headers });
   }
-  log.isDeferred = true;
+  lifetime.isDeferred = true;
   const body = reported(stream, request.signal, () => {
     // The stream can end before the response is returned. The pipeline then must not wait for it.
-    log.isDeferred = false;
-    log.finish?.();
+    lifetime.isDeferred = false;
+    lifetime.finish?.();
   });
   return new Response(body, { status, headers });
 }

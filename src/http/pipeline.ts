@@ -10,7 +10,7 @@ import { clientClosed, GatewayError } from "../lib/errors.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
 import { newId } from "../lib/ids.ts";
 import { JSON_LIMITS } from "../lib/json.ts";
-import { loggedFieldsOf, type RequestFacts } from "../lib/request-log.ts";
+import { loggedFieldsOf, type RequestLifetime, type RequestLog } from "../lib/request-log.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import { passedTraceparent } from "../lib/trace.ts";
 import { yieldToEventLoop } from "../lib/yield-to-event-loop.ts";
@@ -102,7 +102,10 @@ export interface PipelineDependencies {
    * Decides from the head of a request if its long body is read: counts the request in the rate window and
    * checks that the key has money left. Returns the headers of the rate window. Rejects with 429, 402 or 503.
    */
-  admitLongBody(caller: Caller, log: RequestFacts): Promise<Readonly<Record<string, string>>>;
+  admitLongBody(
+    caller: Caller,
+    lifetime: RequestLifetime,
+  ): Promise<Readonly<Record<string, string>>>;
   record(request: RequestRecord): void;
   readonly tracing?: Tracing | undefined;
   /** Seconds without traffic after which a connection is closed. */
@@ -173,7 +176,8 @@ export class RequestRun implements RequestContext, BodyConnection {
   readonly requestId = newId("req");
   readonly startedMs = performance.now();
   readonly params: Readonly<Record<string, string>>;
-  readonly log: RequestFacts = {};
+  readonly log: RequestLog = {};
+  readonly lifetime: RequestLifetime = {};
   query: Readonly<Record<string, unknown>> = NO_QUERY;
   body: unknown;
   bodyText = "";
@@ -331,7 +335,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   async admitLongBody(): Promise<void> {
     const { definition, dependencies } = this.#route;
     if (definition.access.kind !== "model") return;
-    this.admittedRateHeaders = await dependencies.admitLongBody(this.caller, this.log);
+    this.admittedRateHeaders = await dependencies.admitLongBody(this.caller, this.lifetime);
   }
 
   /** Turns off the idle timeout until the response, which can also take long. */
@@ -345,13 +349,13 @@ export class RequestRun implements RequestContext, BodyConnection {
     const { definition } = this.#route;
     const read = await definition.readLongBody!(bytes, this.owner, this.request.signal);
     this.body = read.value;
-    this.log.releaseBody = () => read.release();
+    this.lifetime.releaseBody = () => read.release();
     if (this.#isKeyOld()) await this.#admit();
   }
 
   async #readForm(readForm: NonNullable<CompiledRoute["readForm"]>): Promise<void> {
     const read = await readForm(this.request, this, this.#route.dependencies.forms);
-    this.log.releaseBody = () => read.release();
+    this.lifetime.releaseBody = () => read.release();
     this.body = read.body;
     this.bodyText = read.text;
     if (this.#isKeyOld()) await this.#admit();
@@ -431,7 +435,6 @@ export class RequestRun implements RequestContext, BodyConnection {
   }
 
   #leave(response: Response): Response {
-    const { log } = this;
     if (response !== this.#named) {
       response.headers.set("x-gateway-request-id", this.requestId);
       response.headers.set("x-request-id", this.requestId);
@@ -439,13 +442,13 @@ export class RequestRun implements RequestContext, BodyConnection {
       if (wire !== undefined) response.headers.set(wire.requestIdHeader, this.requestId);
     }
     if (this.#route.dependencies.inFlight.isStopping) response.headers.set("connection", "close");
-    if (log.isDeferred) this.#finishLater(response.status);
+    if (this.lifetime.isDeferred) this.#finishLater(response.status);
     else this.#finish(response.status);
     return response;
   }
 
   #finishLater(status: number): void {
-    this.log.finish = () => {
+    this.lifetime.finish = () => {
       this.#closeWhenIdle();
       this.#finish(status);
     };
@@ -460,7 +463,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     this.log.request ??= loggedFieldsOf(this.body);
     if (isFault(error)) onInternalError(error, this.requestId);
     this.#finish(ERROR_TABLE[error.code].status);
-    const response = errorResponse(error, this.requestId, this.log.headers, wire);
+    const response = errorResponse(error, this.requestId, this.lifetime.responseHeaders, wire);
     // Other responses to a session have this header too.
     if (this.#route.definition.access.kind === "session") {
       response.headers.set("cache-control", "no-store");
@@ -471,14 +474,13 @@ export class RequestRun implements RequestContext, BodyConnection {
 
   #finish(status: number): void {
     const { definition, dependencies } = this.#route;
-    const { log } = this;
     const key = this.#caller?.key;
     dependencies.inFlight.end();
     if (this.#isInGate) dependencies.loadGate.end(this.owner);
-    log.releaseBody?.();
+    this.lifetime.releaseBody?.();
     if (this.#isOpenForBody) this.#closeWhenIdle();
     // A charge records the use of its key itself.
-    if (key !== undefined && log.costNano === undefined) dependencies.noteUse(key.id);
+    if (key !== undefined && this.log.costNano === undefined) dependencies.noteUse(key.id);
     const keyId = key?.id ?? this.#operator?.id;
     const record = requestRecord(this, definition, status, key?.organizationId, keyId);
     dependencies.record(record);

@@ -239,7 +239,7 @@ class WholeBody implements Expiring {
   older: Expiring | undefined;
   newer: Expiring | undefined;
   dueMs = 0;
-  /** Rejects with `budget.lateness` if the body takes too long. */
+  /** Rejects with `budget.timeoutError` if the body takes too long. */
   readonly bytes: Promise<ArrayBuffer>;
   readonly #length: number;
   readonly #owner: string;
@@ -259,7 +259,7 @@ class WholeBody implements Expiring {
   }
 
   expire(): void {
-    this.#reject(this.#budget.lateness);
+    this.#reject(this.#budget.timeoutError);
   }
 
   end(): void {
@@ -295,7 +295,7 @@ async function readPieces(
   try {
     for (;;) {
       const { done, value } = await reader.read();
-      if (isTooSlow) throw budget.lateness;
+      if (isTooSlow) throw budget.timeoutError;
       if (done) {
         if (readBytes < (statedBytes ?? 0)) throw clientClosed();
         const bytes = writer.end();

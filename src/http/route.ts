@@ -1,7 +1,7 @@
 import { type Static, type TSchema, Type } from "typebox";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { Author, Origin } from "../lib/author.ts";
-import type { RequestFacts } from "../lib/request-log.ts";
+import type { RequestLifetime, RequestLog } from "../lib/request-log.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import type { Caller } from "./caller.ts";
 import type { ClientWire } from "./error-response.ts";
@@ -98,8 +98,9 @@ export interface RequestContext<Body = unknown, Query = Readonly<Record<string, 
    * must not count it again.
    */
   readonly admittedRateHeaders: Readonly<Record<string, string>> | undefined;
-  /** Extra facts for the request's log line. */
-  readonly log: RequestFacts;
+  /** Data for the request's log line, metrics and traces. */
+  readonly log: RequestLog;
+  readonly lifetime: RequestLifetime;
   /**
    * Returns a response to which the headers with the request id are added now, in the given record.
    * Other responses get these headers later.

@@ -218,7 +218,8 @@ function leafMessage(schema: TSchema, value: unknown): string {
   }
   if (propertyNames !== undefined && isObject(value)) {
     const misnamed = Object.keys(value).find((name) => !fits(propertyNames, name));
-    if (misnamed !== undefined) return `names in it ${leafMessage(propertyNames, misnamed)}`;
+    if (misnamed !== undefined)
+      return `the names of its members ${leafMessage(propertyNames, misnamed)}`;
   }
   let alone = WITHOUT_PARTS.get(schema);
   if (alone === undefined) {

@@ -61,10 +61,8 @@ export interface RecordedRouting {
   full?: readonly string[];
 }
 
-/** The data that a handler adds to the log line and the metrics of its request. */
-export interface RequestFacts {
-  /** Headers of the response, whether the request succeeds or fails. */
-  headers?: Readonly<Record<string, string>>;
+/** The data of a request for its log line, metrics and traces. */
+export interface RequestLog {
   request?: LoggedFields;
   /** Undefined if the request is not traced. */
   trace?: RequestTrace | undefined;
@@ -87,10 +85,16 @@ export interface RequestFacts {
   cache?: "hit" | "miss";
   /** The logged status, if it differs from the response's: 499 for a client that disconnected. */
   status?: number;
-  /** True for a stream, which calls `finish` when it ends. The request is logged then. */
+}
+
+/** The parts of a request that outlive its handler. */
+export interface RequestLifetime {
+  /** Headers of the response, whether the request succeeds or fails. */
+  responseHeaders?: Readonly<Record<string, string>>;
+  /** True if the request continues after its response has begun, as streams do. It is logged at its end. */
   isDeferred?: boolean;
   /** Releases the memory of a long body. It is called early if no further provider will receive the body. */
   releaseBody?(): void;
-  /** A deferred request calls this when it ends. */
+  /** Ends a deferred request. */
   finish?(): void;
 }

@@ -15,7 +15,7 @@ const MAX_REQUEST_BODY_BYTES = 1_100_000_000;
 const MAX_HEADER_BYTES = 32_768;
 const METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE"] as const;
 
-/** Mounts the routes. An unknown path is 404, and another method of a mounted path is 405. */
+/** Mounts the routes. An unknown path is answered with 404, and another method of a mounted path with 405. */
 export function createApp(
   routes: readonly RouteDefinition[],
   pipeline: PipelineDependencies & { readonly corsOrigins: readonly string[] },
@@ -88,7 +88,7 @@ export function createApp(
     const refused = refusedHost(request);
     if (refused !== undefined) return refused;
     if (code !== "NOT_FOUND") return readable(request, failed(error, wireBelow(wires, request)));
-    // Without a host the URL of the request is its path only, and parsing would take its beginning for a host.
+    // Without a Host header the URL of the request is only its path, and parsing would read its beginning as a host.
     if (request.url.startsWith("/"))
       return app.handle(new Request(ANY_HOST + request.url, request));
     const { pathname } = new URL(request.url);
@@ -125,7 +125,10 @@ interface Mounted {
   readonly params?: Record<string, string>;
 }
 
-/** Returns the path parameters with each NUL replaced. No text in the database has a NUL, so the result names nothing. */
+/**
+ * Returns the path parameters with each NUL replaced. No text in the database has a NUL, so no object has the resulting
+ * name.
+ */
 function storable(params = NO_PARAMS): Readonly<Record<string, string>> {
   for (const name in params) {
     if (!NUL.test(params[name]!)) continue;
@@ -165,11 +168,11 @@ function refuseMethod(
   wire: ClientWire | undefined,
 ): Response {
   if (headers.get("upgrade")?.toLowerCase() === "websocket") {
-    const message = `${path} has no WebSocket. Use HTTP requests.`;
+    const message = `${path} does not support WebSocket. Use HTTP requests.`;
     return refuse("websocket_unsupported", message, { upgrade: "HTTP/1.1" }, wire);
   }
   const methods = allowed.join(", ");
-  const message = `${path} does not take ${method}, but ${methods}.`;
+  const message = `${path} does not accept ${method}. It accepts ${methods}.`;
   return refuse("method_not_allowed", message, { allow: methods }, wire);
 }
 

@@ -14,20 +14,13 @@ import {
 } from "./compose/app.ts";
 import { type ComposeOptions, composeBase } from "./compose/base.ts";
 import { composeBatches } from "./compose/batches.ts";
-import {
-  applyChange,
-  type ChangeListeners,
-  composeNode,
-  enterCluster,
-  forgetAll,
-  openCoordination,
-} from "./compose/cluster-node.ts";
+import { composeNode, enterCluster, openCoordination } from "./compose/cluster-node.ts";
 import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
 import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, startUsage, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
-import { composeMoney, composeOwedRefunds } from "./compose/money.ts";
+import { composeMoney, composePendingRefunds } from "./compose/money.ts";
 import { composePayments } from "./compose/payments.ts";
 import { composeResponses } from "./compose/responses.ts";
 import { composeShutdown, type Shutdown } from "./compose/shutdown.ts";
@@ -37,22 +30,16 @@ import { createWebhooks } from "./compose/webhooks.ts";
 
 export interface Gateway extends Shutdown {
   readonly app: ReturnType<typeof composeApp>;
-  /** Builds the dashboard's files in advance, so that its first visitor does not wait. */
+  /** Builds the dashboard's files in advance, so that the first request for them does not wait. */
   buildPages(): Promise<void>;
 }
 
 /** Chooses and constructs all implementations. Its parts are in compose/. */
 export async function composeGateway(options: ComposeOptions): Promise<Gateway> {
   const base = composeBase(options);
-  const { config, telemetry, keyring, clock, connections, background, onError } = base;
-  const owed = composeOwedRefunds({ ...base, sql: background });
-  // Set below, before the node starts and reports changes.
-  let listeners: ChangeListeners | undefined;
-  const node = composeNode(base, {
-    onChange: (kind, objectId) => listeners && applyChange(listeners, kind, objectId),
-    onGap: () => listeners && forgetAll(listeners),
-    onFenced: owed.onFenced,
-  });
+  const { config, telemetry, clock, connections, background, onError } = base;
+  const pendingRefunds = composePendingRefunds({ ...base, sql: background });
+  const node = composeNode(base, pendingRefunds.onFenced);
   const { membership } = node;
   const coordination = await openCoordination(base, membership);
   const webhooks = createWebhooks({ ...base, ...coordination, node });
@@ -61,12 +48,16 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   await connections.whenOpen();
 
   const workThread = createWorkThread(base.onError);
-  const provided = composeProviders(base, workThread, membership, (providerId) => {
+  const providerParts = composeProviders(base, workThread, membership, (providerId) => {
     if (config.modelListsSeconds > 0) lists.readAgain(providerId);
   });
-  const { index: models, lists } = await composeModels({ ...base, ...provided, sql: background });
-  const accounts = composeMoney(base, owed, coordination.rates);
-  const { world, money, ledger, suspensions, budgetSubjects, admission, orders } = accounts;
+  const { index: models, lists } = await composeModels({
+    ...base,
+    ...providerParts,
+    sql: background,
+  });
+  const accounts = composeMoney(base, pendingRefunds, coordination.rates);
+  const { world, money, ledger, suspensions, admission, orders } = accounts;
   const billing = composePayments(base, accounts);
   const files = composeFiles(base);
   const tunedModels = new TunedModels({ read: base.read, models });
@@ -74,40 +65,48 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...base,
     ...node,
     ...{ money, models, tunedModels, admission, workThread },
-    providers: trainersOf(provided.providers),
+    providers: trainersOf(providerParts.providers),
     files: files.jobFiles,
     keepaliveMs: config.keepaliveMs,
   });
   const vectorStores = composeVectorStores({ ...base, ...node, files: files.library });
-  const batches = composeBatches({ ...base, ...node, ...provided, files, money });
+  const batches = composeBatches({ ...base, ...node, ...providerParts, files, money });
   const inFlight = new InFlight();
   const isAborting = () => inFlight.isAborting;
   const maxWaitMs = config.upstreamTimeouts.totalMs;
   const idempotency = new Idempotency({ ...base, maxWaitMs, isAborting });
   const responses = composeResponses(base);
-  const working = { tuning, vectorStores, batches };
-  const changing = { ...provided, ...working, world, suspensions, orders, webhooks };
-  listeners = { ...changing, budgetSubjects, keyring, responses, billing };
+  const jobs = { tuning, vectorStores, batches };
+  // Every part above subscribes to changes; the node reports them from here on.
   await node.start();
   webhooks.start();
 
   const hosted = composeTools({ ...base, ...vectorStores, ...world, suspensions, files });
   const { endpoints, ticker, deadlines, calls } = composeEndpoints({
-    ...{ ...base, ...provided, coordination },
+    ...{ ...base, ...providerParts, coordination },
     ...{ world, admission, money, tunedModels, idempotency, isAborting, workThread, membership },
     ...{ events: webhooks.completionEvents, documents: vectorStores.documents },
-    ...{ notes: owed.notes, media: files.media, responses, hosted },
+    ...{ notes: pendingRefunds.notes, media: files.media, responses, hosted },
   });
   vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
   const lag = new EventLoopLag();
   const { failedRequests, note } = composeFailedRequests(base, endpoints, webhooks);
   batches.connect({ routes: endpoints, note, inFlight, lag, ...world, suspensions, clock });
-  owed.begin({ ledger, money, ticker });
+  pendingRefunds.begin({ ledger, money, ticker });
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
   const usage = startUsage({ ...base, sql: background, membership });
-  const owned = { ...working, responses };
-  const shared = { ...provided, ...owned, files, webhooks, node, coordination, inFlight, billing };
+  const owned = { ...jobs, responses };
+  const shared = {
+    ...providerParts,
+    ...owned,
+    files,
+    webhooks,
+    node,
+    coordination,
+    inFlight,
+    billing,
+  };
   const sweep = startPassivation({ accounts, tuning, webhooks });
   const lastUse = new LastUse(background, onError);
   const bodies = new BodyBudget(clock);
@@ -119,10 +118,10 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...shared,
     ...front,
     ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
-    ...{ modelLists: lists, notes: owed.notes, hosted, usage },
+    ...{ modelLists: lists, notes: pendingRefunds.notes, hosted, usage },
   });
   if (config.modelListsSeconds > 0) lists.start();
-  provided.healthChecks.start();
+  providerParts.healthChecks.start();
   billing.start();
   return { app, buildPages: () => bundle.prepare(), ...ending };
 }

@@ -126,10 +126,10 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
     ...webhookRoutes(dependencies.webhooks),
     ...providerKeyRoutes(dependencies.providerKeys),
     ...presetRoutes(
-      new DefinitionService({ sql, clock, known: dependencies.definitions }, "preset"),
+      new DefinitionService({ sql, clock, cache: dependencies.definitions }, "preset"),
     ),
     ...guardrailRoutes(
-      new DefinitionService({ sql, clock, known: dependencies.definitions }, "guardrail"),
+      new DefinitionService({ sql, clock, cache: dependencies.definitions }, "guardrail"),
       { canModerate: config.moderationModel !== undefined },
     ),
     ...fileRoutes({

@@ -37,7 +37,7 @@ export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
    * True on a trial install: the sandbox then searches the web and moderates unless another service
    * is configured. Next to hosted providers its made-up results would be mistaken for real ones.
    */
-  readonly sandboxStandsIn: boolean;
+  readonly usesSandboxFallbacks: boolean;
   /** True if, without Stripe, the test processor accepts payments and credits money for nothing. */
   readonly testPayments: boolean;
   /** The proxies that calls to providers go through. */
@@ -99,9 +99,9 @@ function readParts(
   const file = faults.attempt(() => readConfigFile(environment, cwd, faults), undefined);
   const providers = file && enabledProviders(environment, file, faults);
   if (file === undefined) checkProviderVariables(environment, faults);
-  const sandboxStandsIn = file?.sandbox === true && !(providers ?? []).some(isHosted);
+  const usesSandboxFallbacks = file?.sandbox === true && !(providers ?? []).some(isHosted);
   const moderationModel =
-    settings.moderationModel ?? (sandboxStandsIn ? SANDBOX_MODERATION : undefined);
+    settings.moderationModel ?? (usesSandboxFallbacks ? SANDBOX_MODERATION : undefined);
   if (providers !== undefined) {
     faults.attempt(() => checkModerationModel(moderationModel, providers), undefined);
   }
@@ -116,7 +116,7 @@ function readParts(
     ...accessKeys,
     ...external.services,
     moderationModel,
-    sandboxStandsIn,
+    usesSandboxFallbacks,
     dataDir: resolve(cwd, reader.text("DATA_DIR") ?? ""),
     configFile: file?.path,
     providers: providers ?? [],
@@ -178,7 +178,7 @@ function isTrial(
 }
 
 const GIVES_CREDIT_AWAY =
-  "GATEWAY_TEST_PAYMENTS is true: the test processor takes payments, so keys with the scope billing:write can credit their organization for nothing; set it to false to take none";
+  "GATEWAY_TEST_PAYMENTS is true: the test processor takes payments, so keys with the scope billing:write can credit their organization for nothing; set it to false to accept no payments";
 
 /**
  * Returns the limit of concurrent outbound requests. The platform reads the variable once, at the

@@ -1,8 +1,8 @@
 import type { NewBatch } from "./batches.ts";
 import { streamOf } from "./transport/multipart-upload.ts";
 
-/** Characters that are collected before they are sent, so that small requests share a chunk. */
-const PIECE_BYTES = 65_536;
+/** Characters that are collected before they are sent, so that small requests share a piece. */
+const PIECE_CHARACTERS = 65_536;
 
 /** The text around the requests in an upload. */
 interface UploadForm {
@@ -50,7 +50,7 @@ export class BatchUpload {
           text = "";
         }
         text += tail;
-        if (text.length < PIECE_BYTES) continue;
+        if (text.length < PIECE_CHARACTERS) continue;
         yield encoder.encode(text);
         text = "";
       }

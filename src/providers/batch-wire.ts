@@ -44,6 +44,17 @@ interface UploadCall {
   readonly body: ReadableStream<Uint8Array>;
 }
 
+/** A provider's list of batches, newest first. */
+interface BatchList {
+  readonly url: string;
+  /** The query parameter that takes the id of the last batch of the previous page. */
+  readonly cursor: string;
+  readonly pageSize: number;
+  readonly maxPages: number;
+  /** Returns the time of creation in Unix milliseconds, or undefined if the batch states none. */
+  createdMs(batch: Fields): number | undefined;
+}
+
 /** One line of a results file. A structured clone. */
 export type ResultLine =
   | { readonly id: string; readonly status: number; readonly body: string | Uint8Array }
@@ -92,6 +103,39 @@ export class BatchHttpClient {
     const text = body === undefined ? "" : JSON.stringify(body);
     const request = { method, url, headers, body: text };
     return this.#sent(request, signal, SHORT_CALL_MS);
+  }
+
+  /** Reads a batch. Throws BrokenAnswer if the provider answers with another one. */
+  async batch(url: string, batchId: string, signal: AbortSignal): Promise<Fields> {
+    const batch = await this.object({ method: "GET", url }, signal);
+    if (batch.id !== batchId) throw new BrokenAnswer("another batch");
+    return batch;
+  }
+
+  /**
+   * Yields the batches of a list that begins with the newest, up to the first one that was created before `sinceMs`.
+   * Throws BrokenAnswer if the list has too many pages.
+   */
+  async *newestBatches(
+    { url, cursor, pageSize, maxPages, createdMs }: BatchList,
+    sinceMs: number,
+    signal: AbortSignal,
+  ): AsyncGenerator<Fields> {
+    let after = "";
+    for (let page = 0; page < maxPages; page++) {
+      const pageUrl = withQuery(url, `limit=${pageSize}${after}`);
+      const listed = await this.object({ method: "GET", url: pageUrl }, signal);
+      const batches = objectsIn(listed.data, "batches");
+      for (const batch of batches) {
+        const created = createdMs(batch);
+        if (created !== undefined && created < sinceMs) return;
+        yield batch;
+      }
+      const last = batches.at(-1);
+      if (last === undefined || listed.has_more !== true) return;
+      after = `&${cursor}=${encodeURIComponent(nameIn(last.id, "batch"))}`;
+    }
+    throw endlessList();
   }
 
   upload(call: UploadCall, signal: AbortSignal): Promise<Fields> {
@@ -254,6 +298,11 @@ class TimedCall {
     this.#signal.removeEventListener("abort", this.#listener);
     this.abort.abort();
   }
+}
+
+/** Returns the failure for a list of batches with too many pages. */
+export function endlessList(): BrokenAnswer {
+  return new BrokenAnswer("a list of batches without an end");
 }
 
 function endless(): BrokenAnswer {

@@ -342,14 +342,14 @@ export interface ChatFields {
   readonly type: string;
   /**
    * Returns the names of the unsupported parts of a field: the field itself, some of its members, or none.
-   * `isSingleNode` means that all candidates of the call have this type. `request` is the request; if it is long, its
-   * messages and deeply nested values are missing.
+   * `isOnlyType` is true if all candidates of the call have this type. `request` is the whole request, or, if it is
+   * long, the request without its messages and deeply nested values.
    */
-  missing(
+  unsupported(
     field: string,
     value: unknown,
     model: FieldModel,
-    isSingleNode: boolean,
+    isOnlyType: boolean,
     request: ChatRequestFields,
   ): readonly string[];
   /** Returns true if the model accepts content parts of this kind. */
@@ -389,21 +389,21 @@ export function chatFieldsOf(type: string): ChatFields {
   const { reasoning } = openAiVariant(type);
   return {
     type,
-    missing(field, value, model, isSingleNode) {
+    unsupported(field, value, model, isOnlyType) {
       const isByResponses = speaksResponses(type, model);
       if (isByResponses && NOT_IN_RESPONSES.has(field)) return [field];
-      if (field === "reasoning" && isByResponses) return missingOfResponses(value);
+      if (field === "reasoning" && isByResponses) return unsupportedInResponses(value);
       if (field === "reasoning" && reasoning !== "object") {
         const takesEffort =
           reasoning === "effort" && !isUnsupported(FIELDS.reasoning_effort!, type, value, model);
-        return missingReasoning(value, takesEffort);
+        return unsupportedReasoning(value, takesEffort);
       }
       const row = Object.hasOwn(FIELDS, field) ? FIELDS[field] : undefined;
-      const isMissing =
+      const isFieldUnsupported =
         row === undefined
-          ? !takesUnknown(type, field, isSingleNode)
+          ? !takesUnknown(type, field, isOnlyType)
           : isUnsupported(row, type, value, model);
-      return isMissing ? [field] : NOTHING;
+      return isFieldUnsupported ? [field] : NOTHING;
     },
     takesPart: (kind) => takesPart(type, kind),
     takesCustomTools: (model) =>
@@ -416,16 +416,16 @@ function isUnsupported(field: ChatField, type: string, value: unknown, model: Fi
   return field.unsupportedBy.has(type) || field.isUnsupported?.(type, value, model) === true;
 }
 
-function takesUnknown(type: string, field: string, isSingleNode: boolean): boolean {
+function takesUnknown(type: string, field: string, isOnlyType: boolean): boolean {
   if (isSelfHosted(type)) return true;
   if (Object.hasOwn(PROVIDER_FIELDS, field)) return PROVIDER_FIELDS[field]!.includes(type);
-  return isSingleNode && type !== "sandbox";
+  return isOnlyType && type !== "sandbox";
 }
 
 const RESPONSES_REASONING: ReadonlySet<string> = new Set(["effort", "summary", "exclude"]);
 
 /** Returns the members of `reasoning` that OpenAI's Responses API lacks. Its models always reason. */
-function missingOfResponses(value: unknown): readonly string[] {
+function unsupportedInResponses(value: unknown): readonly string[] {
   return Object.entries(value as Readonly<Record<string, unknown>>)
     .filter(([name, member]) => member !== null && !RESPONSES_REASONING.has(name))
     .filter(([name, member]) => !(name === "enabled" && member === true))
@@ -435,7 +435,7 @@ function missingOfResponses(value: unknown): readonly string[] {
 /**
  * Returns the members of `reasoning` that a provider without the object lacks. The gateway implements `exclude` itself.
  */
-function missingReasoning(value: unknown, takesEffort: boolean): readonly string[] {
+function unsupportedReasoning(value: unknown, takesEffort: boolean): readonly string[] {
   const members = Object.entries(value as Readonly<Record<string, unknown>>).filter(
     ([name, member]) => name !== "exclude" && member !== null,
   );

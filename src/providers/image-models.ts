@@ -7,7 +7,7 @@ type Takes = (value: unknown, task: Task) => boolean;
 /** The tasks, limits and fields that an image model supports. */
 export interface ImageForm {
   readonly tasks: readonly Task[];
-  /** Most input images in one edit. Absent: 1. */
+  /** Maximum number of input images in one edit. Absent: 1. */
   readonly maxInputs?: number;
   readonly hasMask?: true;
   readonly maxPromptCharacters?: number;

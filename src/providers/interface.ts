@@ -292,6 +292,8 @@ export interface RawStream {
    * Returns a rewriter that converts the pieces to the gateway's answer on bytes, and reads the events while doing so.
    */
   rewriter(options: AnswerOptions, output: ByteBuffer): StreamedAnswer<Uint8Array>;
+  /** Returns the answer as typed events, to use instead of the reader and the rewriter. */
+  events(options: AnswerOptions): PieceReader<readonly ChatEvent[]>;
 }
 
 /**
@@ -345,7 +347,7 @@ export interface Provider {
   readonly keys?: readonly ProviderKey[];
   /** The operator states that the provider neither stores prompts nor trains on them. True for self-hosted servers. */
   readonly collectsNoData?: boolean;
-  /** Most concurrent calls to the provider, over all instances and models. Set by the operator. */
+  /** Maximum number of concurrent calls to the provider, over all instances and models. Set by the operator. */
   readonly maxParallelRequests?: number | undefined;
 }
 
@@ -436,14 +438,14 @@ export interface Embeddings {
 }
 
 export type ProviderFailureKind =
-  /** 400 and 422: the caller's request is at fault. The caller can see the message. */
+  /** 400, 413 and 422: the caller's request is at fault. The caller can see the message. */
   | "rejected"
-  /** 401, 403, 404: the gateway's key or mapping is at fault, not the caller's. */
+  /** 401, 403, 404 and most other 4xx: the gateway's key or mapping is at fault, not the caller's. */
   | "misconfigured"
   | "rate_limited"
-  /** 408 of the provider, and the gateway's own timeouts. */
+  /** 408 from the provider, and the gateway's own timeouts. */
   | "timeout"
-  /** 5xx, broken answers, refused and reset connections. */
+  /** 5xx, 409, 425, invalid answers, refused and reset connections. */
   | "unavailable"
   /** The provider's safety filter rejected the prompt. */
   | "content_policy"

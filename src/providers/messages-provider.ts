@@ -45,6 +45,8 @@ export interface RawMessageStream {
 
 /** A streamed answer that outputs events of the Messages API. The last events follow the charge. */
 export abstract class MessageStream<Piece> extends StreamedAnswer<Piece> {
-  /** Returns `message_delta`, with the price in USD, and `message_stop`. Bytes are kept as characters. */
+  /**
+   * Returns `message_delta`, with the price in USD, and `message_stop`. Each character of the text is one UTF-8 byte.
+   */
   abstract closing(usage: Usage, costUsd: number): string;
 }

@@ -38,7 +38,7 @@ class Recorder implements HttpClient {
     // Files are sent as streams, which batches do not accept.
     if (body instanceof ReadableStream) body.cancel().catch(() => undefined);
     else this.request ??= { url, headers, body };
-    receiver.failed(new Error("the request was written down"));
+    receiver.failed(new Error("the request was recorded and not sent"));
   }
 }
 

@@ -38,8 +38,8 @@ export interface ProviderDependencies {
   /** Shared between providers. */
   readonly httpClient: HttpClient;
   /**
-   * Factories by provider type. They replace the built-in ones. The sandbox has no built-in one, because it is a
-   * part of its own above the providers.
+   * Factories by provider type. They replace the built-in ones. The sandbox has no built-in factory, because its folder
+   * imports this one.
    */
   readonly providerFactories: Readonly<Record<string, ProviderFactory>>;
 }
@@ -51,7 +51,7 @@ export type ProviderFactory = (
 ) => Provider;
 
 /** Audio capabilities of provider types whose chats use OpenAI's API, but whose audio does not. */
-const AUDIO_APART: Readonly<
+const AUDIO_FACTORIES: Readonly<
   Record<
     string,
     (settings: ProviderSettings, dependencies: ProviderDependencies) => Partial<Provider>
@@ -110,7 +110,7 @@ const PROVIDER_FACTORIES: Readonly<
           endpointUrl(settings.baseUrl, "/models"),
           requestHeaders(settings, openAiVariant(settings.type)),
         ),
-      ...AUDIO_APART[settings.type]?.(settings, dependencies),
+      ...AUDIO_FACTORIES[settings.type]?.(settings, dependencies),
       ...(trains && { train: new OpenAiFineTuning(settings, dependencies) }),
     };
   },

@@ -45,7 +45,7 @@ export abstract class StreamedAnswer<Piece = unknown> {
   #isDone = false;
   #failure: ProviderFailure | undefined;
   /** The provider reported an error, and usage can still follow. */
-  #mayGoOn = false;
+  #usageMayFollow = false;
 
   constructor(output: ByteBuffer, nowSeconds: number) {
     this.output = output;
@@ -101,7 +101,7 @@ export abstract class StreamedAnswer<Piece = unknown> {
 
   /** True after an error that the provider reported, while usage can still follow it. */
   get mayReportUsage(): boolean {
-    return this.#mayGoOn && this.usage?.estimated !== false;
+    return this.#usageMayFollow && this.usage?.estimated !== false;
   }
 
   /** True after the provider has marked the end of its stream. */
@@ -133,7 +133,7 @@ export abstract class StreamedAnswer<Piece = unknown> {
     } catch (error) {
       this.#noteFailure(error);
     }
-    this.#throwAtOnce(before);
+    this.#throwIfNothingAdded(before);
   }
 
   /** Processes a piece after an error that the provider reported, for the usage in it. */
@@ -150,7 +150,7 @@ export abstract class StreamedAnswer<Piece = unknown> {
     } catch (error) {
       this.#noteFailure(error);
     }
-    this.#throwAtOnce(before);
+    this.#throwIfNothingAdded(before);
   }
 
   protected abstract take(piece: Piece): void;
@@ -209,24 +209,24 @@ export abstract class StreamedAnswer<Piece = unknown> {
   /** Records an error that the provider reported in its stream. */
   protected noteReportedError(failure: ProviderFailure): void {
     this.#failure = failure;
-    this.#mayGoOn = true;
+    this.#usageMayFollow = true;
   }
 
   /** Records that the provider marked the end of its stream. */
   protected noteDone(): void {
-    this.#mayGoOn = false;
+    this.#usageMayFollow = false;
     this.#isDone = this.#failure === undefined;
   }
 
   #noteFailure(error: unknown): void {
-    this.#mayGoOn = false;
+    this.#usageMayFollow = false;
     this.#failure ??=
       error instanceof ProviderFailure
         ? error
         : new ProviderFailure("unavailable", (error as Error).message, { cause: error });
   }
 
-  #throwAtOnce(lengthBefore: number): void {
+  #throwIfNothingAdded(lengthBefore: number): void {
     if (this.#failure !== undefined && this.output.length === lengthBefore) throw this.#failure;
   }
 }

@@ -1,7 +1,9 @@
 import { ByteBuffer } from "../lib/byte-buffer.ts";
+import type { Clock } from "../lib/clock.ts";
 import { EventSplitter, textOfLatin1 } from "../lib/event-splitter.ts";
 import { isFields } from "../lib/json.ts";
 import type { Usage } from "../lib/usage.ts";
+import { drainInBackground } from "./drain.ts";
 import type {
   AnswerOptions,
   ChatEvent,
@@ -63,12 +65,10 @@ function textIn(value: unknown): string | undefined {
 /** Largest frame in the gateway's form. */
 const MAX_FRAME_BYTES = 32 * 1024 * 1024;
 
-/** Time to read the rest of a stream after its end, before the connection is closed. */
-const DRAIN_MS = 1_000;
-
 /** Reads a raw stream as typed events. */
 export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
   readonly #bytes: PieceReader;
+  readonly #clock: Clock;
   readonly #frames = new ByteBuffer();
   /** Converts the provider's stream to frames in the gateway's form. */
   readonly #rewriter: StreamedAnswer<Uint8Array>;
@@ -78,8 +78,13 @@ export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
   #isFailed = false;
   #isEnded = false;
 
-  constructor(stream: RawStream, options: AnswerOptions) {
+  constructor(
+    stream: Pick<RawStream, "reader" | "rewriter">,
+    options: AnswerOptions,
+    clock: Clock,
+  ) {
     this.#bytes = stream.reader();
+    this.#clock = clock;
     this.#rewriter = stream.rewriter(options, this.#frames);
   }
 
@@ -108,7 +113,7 @@ export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
 
   #eventsOf(piece: Uint8Array | undefined): readonly ChatEvent[] {
     try {
-      if (this.#isFailed) this.#pushBehindError(piece);
+      if (this.#isFailed) this.#pushAfterError(piece);
       else if (piece === undefined) this.#rewriter.end();
       else this.#rewriter.push(piece);
     } catch {
@@ -117,28 +122,16 @@ export class RawStreamEvents implements PieceReader<readonly ChatEvent[]> {
     this.#readFrames();
     this.#emitUsage();
     this.#emitFailure();
-    if (this.#rewriter.isDone && !this.#isEnded) this.#drain();
+    if (this.#rewriter.isDone && !this.#isEnded) {
+      this.#isEnded = true;
+      drainInBackground(this.#bytes, this.#clock);
+    }
     const events = this.#events;
     this.#events = [];
     return events;
   }
 
-  /** Reads to the end in the background, so that the connection can be reused. */
-  #drain(): void {
-    this.#isEnded = true;
-    const timer = setTimeout(() => this.#bytes.cancel().catch(() => undefined), DRAIN_MS);
-    void (async () => {
-      try {
-        while (!(await this.#bytes.read()).done);
-      } catch {
-        // A connection that breaks after the end of its stream loses no data.
-      } finally {
-        clearTimeout(timer);
-      }
-    })();
-  }
-
-  #pushBehindError(piece: Uint8Array | undefined): void {
+  #pushAfterError(piece: Uint8Array | undefined): void {
     if (piece !== undefined && this.#rewriter.mayReportUsage) this.#rewriter.pushAfterError(piece);
   }
 

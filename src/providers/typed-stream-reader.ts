@@ -1,13 +1,11 @@
 import type { Clock } from "../lib/clock.ts";
+import { drainInBackground } from "./drain.ts";
 import { type ChatEvent, type PieceReader, ProviderFailure } from "./interface.ts";
 
 /** An event of any kind of stream. Each kind includes `{ type: "error", failure: ProviderFailure }`. */
 interface StreamEvent {
   readonly type: string;
 }
-
-/** Time to read the rest of a stream after its last event, before the connection is closed. */
-const DRAIN_MS = 1_000;
 
 /** Converts the bytes of one streamed answer to events. Both methods throw if the stream is broken. */
 export interface StreamDecoder<Event extends StreamEvent = ChatEvent> {
@@ -78,22 +76,9 @@ export class TypedStreamReader<Event extends StreamEvent = ChatEvent>
     }
     if (this.#decoder.isOver) {
       this.#isOver = true;
-      void this.#drain();
+      drainInBackground(this.#bytes, this.#clock);
     }
     return events;
-  }
-
-  async #drain(): Promise<void> {
-    const stopTimer = this.#clock.after(DRAIN_MS, () => {
-      this.#bytes.cancel().catch(() => undefined);
-    });
-    try {
-      while (!(await this.#bytes.read()).done);
-    } catch {
-      // A connection that breaks after the last event loses no data.
-    } finally {
-      stopTimer();
-    }
   }
 }
 

@@ -1,3 +1,4 @@
+import { yieldToEventLoop } from "../lib/yield-to-event-loop.ts";
 import { type EmbedCall, type Embeddings, ProviderFailure } from "../providers/interface.ts";
 import { unknownModel } from "./drills.ts";
 import { countTokens } from "./tokens.ts";
@@ -29,7 +30,7 @@ export async function sandboxEmbed(call: EmbedCall): Promise<Embeddings> {
   const vectors: Float32Array[] = [];
   for (const input of call.inputs) {
     // Without a pause, many long inputs would block the event loop.
-    await new Promise<void>((resolve) => void setImmediate(resolve));
+    await yieldToEventLoop();
     if (call.signal.aborted) throw aborted(call.signal);
     const tokens = typeof input === "string" ? countTokens(input) : input.length;
     if (tokens > MAX_INPUT_TOKENS) {

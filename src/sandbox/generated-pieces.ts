@@ -1,3 +1,4 @@
+import { yieldToEventLoop } from "../lib/yield-to-event-loop.ts";
 import type { PieceReader } from "../providers/interface.ts";
 import { aborted } from "./wait.ts";
 
@@ -23,7 +24,7 @@ export class GeneratedPieces<Piece> implements PieceReader<Piece> {
   }
 
   async read(): Promise<{ done: boolean; value?: Piece | undefined }> {
-    await new Promise<void>((resolve) => void setImmediate(resolve));
+    await yieldToEventLoop();
     if (this.#signal.aborted) throw aborted(this.#signal);
     const { done = false, value } = await this.#pieces.next();
     if (done) this.#isOver = true;

@@ -1,4 +1,5 @@
 import { estimatedUsage } from "../lib/usage.ts";
+import { yieldToEventLoop } from "../lib/yield-to-event-loop.ts";
 import type { ModerationCall, ModerationResult, Moderations } from "../providers/interface.ts";
 import { unknownModel } from "./drills.ts";
 import { countTokens } from "./tokens.ts";
@@ -36,7 +37,7 @@ export async function sandboxModerate(call: ModerationCall): Promise<Moderations
   let tokens = 0;
   for (const text of isSingleInput ? [texts.join("\n")] : texts) {
     // Without a pause, many long inputs would block the event loop.
-    await new Promise<void>((resolve) => void setImmediate(resolve));
+    await yieldToEventLoop();
     if (call.signal.aborted) throw aborted(call.signal);
     tokens += countTokens(text);
     results.push(resultOf(text.toLowerCase()));

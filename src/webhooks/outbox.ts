@@ -78,7 +78,7 @@ export class EventWriter {
       if (this.#lost === 0) continue;
       onError(
         new Error(
-          `${this.#lost} events of failed requests were lost while the database was out of reach`,
+          `${this.#lost} events of failed requests were lost while the database was unavailable`,
         ),
       );
       this.#lost = 0;

@@ -24,7 +24,7 @@ export const SLOW_ATTEMPT_MS = 1_000;
 const MAX_SLOW_HOSTS = 10_000;
 
 interface Waiting {
-  readonly place: SendTarget;
+  readonly target: SendTarget;
   enter(slot: SendSlot): void;
 }
 
@@ -62,17 +62,17 @@ export class SendSlots {
   }
 
   /** Returns a slot immediately if there is room, otherwise a promise of one. */
-  take(place: SendTarget): SendSlot | Promise<SendSlot> {
-    const slot = this.tryTake(place);
+  take(target: SendTarget): SendSlot | Promise<SendSlot> {
+    const slot = this.tryTake(target);
     if (slot !== undefined) return slot;
-    const lane = this.#laneOf(place.host);
-    return new Promise((enter) => lane.waiting.push(keyOf(place), { place, enter }));
+    const lane = this.#laneOf(target.host);
+    return new Promise((enter) => lane.waiting.push(keyOf(target), { target, enter }));
   }
 
   /** Returns a slot, or undefined if there is no room now. */
-  tryTake(place: SendTarget): SendSlot | undefined {
-    const lane = this.#laneOf(place.host);
-    return this.#isRoom(lane, place) ? this.#begin(lane, place) : undefined;
+  tryTake(target: SendTarget): SendSlot | undefined {
+    const lane = this.#laneOf(target.host);
+    return this.#isRoom(lane, target) ? this.#begin(lane, target) : undefined;
   }
 
   #laneOf(host: string): Lane {
@@ -96,15 +96,15 @@ export class SendSlots {
     return this.#byOrganization.get(organizationId) ?? 0;
   }
 
-  #begin(first: Lane, place: SendTarget): SendSlot {
+  #begin(first: Lane, target: SendTarget): SendSlot {
     let lane = first;
     lane.inFlight++;
-    add(this.#byOrganization, place.organizationId, 1);
-    add(this.#byHost, place.host, 1);
+    add(this.#byOrganization, target.organizationId, 1);
+    add(this.#byHost, target.host, 1);
     let isLate = false;
     const cancel = this.#clock.after(SLOW_ATTEMPT_MS, () => {
       isLate = true;
-      this.#noteSlow(place.host);
+      this.#noteSlow(target.host);
       lane.inFlight--;
       lane = this.#slow;
       lane.inFlight++;
@@ -112,16 +112,16 @@ export class SendSlots {
     });
     let isReleased = false;
     return {
-      target: place,
+      target,
       release: () => {
         if (isReleased) return;
         isReleased = true;
         cancel();
-        const isFastAgain = !isLate && this.#slowHosts.delete(place.host);
-        const wasScarce = isFastAgain || this.#isFullFor(place.organizationId);
+        const isFastAgain = !isLate && this.#slowHosts.delete(target.host);
+        const wasScarce = isFastAgain || this.#isFullFor(target.organizationId);
         lane.inFlight--;
-        add(this.#byOrganization, place.organizationId, -1);
-        add(this.#byHost, place.host, -1);
+        add(this.#byOrganization, target.organizationId, -1);
+        add(this.#byHost, target.host, -1);
         // Otherwise no attempt in the other lane has waited for this slot.
         this.#letIn(wasScarce ? [this.#fast, this.#slow] : [lane]);
       },
@@ -142,15 +142,15 @@ export class SendSlots {
     for (const lane of lanes) {
       while (this.inFlight < this.#most && lane.inFlight < lane.most) {
         const next = lane.waiting.shift(
-          ({ place }) => this.#loadOf(place.organizationId),
-          ({ place }) => this.#isRoom(lane, place) || this.#laneOf(place.host) !== lane,
+          ({ target }) => this.#loadOf(target.organizationId),
+          ({ target }) => this.#isRoom(lane, target) || this.#laneOf(target.host) !== lane,
         );
         if (next === undefined) break;
-        const { place } = next;
+        const { target } = next;
         // The receiver can have become slow or fast during the wait.
-        const currentLane = this.#laneOf(place.host);
-        if (this.#isRoom(currentLane, place)) next.enter(this.#begin(currentLane, place));
-        else currentLane.waiting.push(keyOf(place), next);
+        const currentLane = this.#laneOf(target.host);
+        if (this.#isRoom(currentLane, target)) next.enter(this.#begin(currentLane, target));
+        else currentLane.waiting.push(keyOf(target), next);
       }
     }
   }

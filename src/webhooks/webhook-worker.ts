@@ -127,8 +127,8 @@ export class WebhookWorker {
 
   async #send({ setting, delivery }: Step & { kind: "send" }): Promise<void> {
     const { secrets, sendEvent, clock } = this.#dependencies;
-    const place = { organizationId: setting.organizationId, host: hostOf(setting.url) };
-    const slot = this.#takeSlot(place);
+    const target = { organizationId: setting.organizationId, host: hostOf(setting.url) };
+    const slot = this.#takeSlot(target);
     if (slot instanceof Promise) {
       // Thousands of webhooks can wait for slow receivers. Their deliveries are not held in memory in the
       // meantime.
@@ -155,12 +155,12 @@ export class WebhookWorker {
    * Returns the slot that was reserved while waiting, unless the webhook's host has changed since. Otherwise
    * takes a slot.
    */
-  #takeSlot(place: SendTarget): SendSlot | Promise<SendSlot> {
+  #takeSlot(target: SendTarget): SendSlot | Promise<SendSlot> {
     const held = this.#slot;
     this.#slot = undefined;
-    if (held?.target.host === place.host) return held;
+    if (held?.target.host === target.host) return held;
     held?.release();
-    return this.#dependencies.slots.take(place);
+    return this.#dependencies.slots.take(target);
   }
 
   async #cancelAttempt(): Promise<void> {

@@ -7,7 +7,7 @@ import { connectDatabase, type Database } from "../../db/client.ts";
 import { appliedMigrations, MIGRATION_LOCK, migrate, tablesAfter } from "../../db/migrate.ts";
 import { holdFileRemovals } from "../../db/queries/file-backups.ts";
 import { claimRemovals } from "../../db/queries/files.ts";
-import { findTable, isHalfRestored } from "../../db/queries/restore-mark.ts";
+import { findTable, isRestoreIncomplete } from "../../db/queries/restore-mark.ts";
 import { LEFT_OUT } from "../../db/queries/restored-rows.ts";
 import { FORMAT, PIECE_BYTES } from "../../src/main/backup/archive.ts";
 import { ArchiveReader, verifyArchive } from "../../src/main/backup/archive-reader.ts";
@@ -74,7 +74,7 @@ async function expectRefused(
   expect(run.exitCode).toBe(1);
   expect(run.stderr).toMatch(reason);
   expect(await findTable(sql)).toBeUndefined();
-  expect(await isHalfRestored(sql)).toBeFalse();
+  expect(await isRestoreIncomplete(sql)).toBeFalse();
   expect(await countFiles(settings.DATA_DIR!)).toBe(0);
 }
 
@@ -127,7 +127,7 @@ test("a database that is not empty, and a folder with files, are refused and sta
   const run = await runCliHere(settings, "restore", archive);
   expect(run).toMatchObject({ exitCode: 1 });
   expect(run.stderr).toContain("the database is not empty (it has mine)");
-  expect(await isHalfRestored(sql)).toBeFalse();
+  expect(await isRestoreIncomplete(sql)).toBeFalse();
   await sql`DROP TABLE mine`;
   const beside = { ...settings, DATA_DIR: source.dataDir };
   const refused = await runCliHere(beside, "restore", archive);
@@ -144,7 +144,7 @@ test("a restore that is killed leaves a database on which no gateway starts, and
   );
   for (const isAtItsEnd of [false, true]) {
     const child = spawnCli(settings, "restore", archive);
-    await until("the restore has begun", () => isHalfRestored(sql), 30_000);
+    await until("the restore has begun", () => isRestoreIncomplete(sql), 30_000);
     // The last statement of a restore waits for this.
     await holder`BEGIN`;
     await holder`LOCK TABLE restore_under_way IN ACCESS SHARE MODE`;
@@ -157,21 +157,21 @@ test("a restore that is killed leaves a database on which no gateway starts, and
         WHERE datname = current_database() AND application_name = 'gateway-backup'`;
       return rows.length === 0;
     });
-    expect(await isHalfRestored(sql)).toBeTrue();
+    expect(await isRestoreIncomplete(sql)).toBeTrue();
     expect(await findTable(sql)).toBeUndefined();
-    await expect(migrate({ url: settings.DATABASE_URL! })).rejects.toThrow("broken off");
+    await expect(migrate({ url: settings.DATABASE_URL! })).rejects.toThrow("was interrupted");
   }
   await holder.end();
-  expect((await runCliHere(settings, "doctor")).stdout).toContain("was broken off");
+  expect((await runCliHere(settings, "doctor")).stdout).toContain("was interrupted");
   // With files of this one, no other is restored.
   const other = join(folder, "later.tar");
   expect(await runCliHere(sourceSettings(), "backup", other)).toMatchObject({ exitCode: 0 });
   const refused = await runCliHere(settings, "restore", other);
   expect(refused).toMatchObject({ exitCode: 1 });
   expect(refused.stderr).toContain("a restore of another backup");
-  expect(await isHalfRestored(sql)).toBeTrue();
+  expect(await isRestoreIncomplete(sql)).toBeTrue();
   expect(await runCliHere(settings, "restore", archive)).toMatchObject({ exitCode: 0 });
-  expect(await isHalfRestored(sql)).toBeFalse();
+  expect(await isRestoreIncomplete(sql)).toBeFalse();
   await migrate({ url: settings.DATABASE_URL! });
   const [row] = await sql`SELECT count(*)::int AS files FROM files`;
   expect(row!.files).toBe(1);

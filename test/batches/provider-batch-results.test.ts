@@ -25,7 +25,7 @@ test("what a provider has answered is left with it by a gateway that stops, and 
     clock: systemClock,
     abandoned: new AbortController().signal,
     readInput: async () => new Blob([chatLine("a")]).stream(),
-    async calm() {},
+    async waitWhileBusy() {},
     guarded: async () => {
       throw new Error("nothing is written");
     },
@@ -42,7 +42,7 @@ test("what a provider has answered is left with it by a gateway that stops, and 
   const results = async function* () {
     yield { id: "1", answer: { status: 200, body: new TextEncoder().encode("{}") } };
   };
-  const taking = new ProviderBatchResults(parts as SubmitterParts, batch as BatchRecord).take(
+  const taking = new ProviderBatchResults(parts as SubmitterParts, batch as BatchRecord).settle(
     {} as ProviderBatchRecord,
     {} as Provider,
     results(),

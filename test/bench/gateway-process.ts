@@ -76,7 +76,7 @@ export async function startGateway(
   cleanups.add(stop);
   if (!(await ready)) {
     const said = readFileSync(errorPath, "utf8").slice(-SHOWN_ERROR_LENGTH).trim();
-    throw new Error(`the gateway did not start: ${said || "it said nothing"}`);
+    throw new Error(`the gateway did not start: ${said || "it wrote no message"}`);
   }
   return { pid: child.pid, port, baseUrl, startMs: performance.now() - startedMs, stop };
 }

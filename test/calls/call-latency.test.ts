@@ -33,7 +33,7 @@ test.each([
     steadyClock,
     slots: noLimits,
     random: () => 0,
-    onKeyRefused: () => undefined,
+    onKeyRejected: () => undefined,
     isDown: () => false,
   };
   const tries = new Failover(
@@ -41,7 +41,7 @@ test.each([
     { plan: { candidates: [candidate] }, hold: { organizationId: "org" }, log: {} },
     new CallAbort(),
   );
-  await tries.firstAnswer(async (tried) => {
+  await tries.run(async (tried) => {
     expect(tried).toBe(candidate);
     steadyClock.advance(MEASURED_MS);
     setByMs = byMs;

@@ -64,7 +64,7 @@ test("credit that is taken refuses the very next request", async () => {
   await expectError(refused, 402, "insufficient_credits");
 });
 
-test("what a running request holds cannot be taken, all the rest can, to the nano-USD", async () => {
+test("what a running request holds cannot be deducted, all the rest can, to the nano-USD", async () => {
   const { organization, secretKey } = await gateway.addOrganization({ creditUsd: 4 });
   const slug = gateway.modelThat({ do: "stall-after-events", events: 8, afterEvents: 2 });
   const abort = new AbortController();

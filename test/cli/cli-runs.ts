@@ -12,7 +12,11 @@ export interface CliRun {
 /** Runs a command of the operator in this process, with these settings alone. */
 export async function runCliHere(settings: Settings, ...argv: readonly string[]): Promise<CliRun> {
   let news = "";
-  const { exitCode, output, complaint } = await runCli(argv, {
+  const {
+    exitCode,
+    output,
+    errorText: complaint,
+  } = await runCli(argv, {
     environment: settings,
     // A folder without a gateway.config.json.
     cwd: import.meta.dir,

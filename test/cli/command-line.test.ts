@@ -51,7 +51,7 @@ test.each([
   [["migrate", "now"], "now"],
   [["doctor", "--verbose"], "--verbose"],
 ])("%j is refused in one line that names %s, with exit code 2", async (argv, named) => {
-  const { exitCode, output, complaint } = await run(...argv);
+  const { exitCode, output, errorText: complaint } = await run(...argv);
   expect({ exitCode, output }).toEqual({ exitCode: 2, output: "" });
   expect(complaint).toMatch(/^[^\n]+\n$/);
   expect(complaint).toContain(named);
@@ -77,7 +77,7 @@ test.each([
   "-1000000001",
   "99999999999",
 ])("an amount of %j is refused", async (amount) => {
-  const { exitCode, complaint } = await run(
+  const { exitCode, errorText: complaint } = await run(
     ...["credits", "adjust", "--org", "o", `--amount-usd=${amount}`, "--description", "d"],
   );
   expect(exitCode).toBe(2);
@@ -87,7 +87,7 @@ test.each([
 test.each(["5", "-5", "0.000000001", "-0.000000001", "1000000000", "-1000000000.000000000"])(
   "an amount of %j is taken, also as an argument of its own",
   async (amount) => {
-    const { exitCode, complaint } = await run(
+    const { exitCode, errorText: complaint } = await run(
       ...["credits", "adjust", "--org", "o", "--amount-usd", amount, "--description", "d"],
     );
     expect(exitCode).toBe(1);
@@ -98,7 +98,7 @@ test.each(["5", "-5", "0.000000001", "-0.000000001", "1000000000", "-1000000000.
 test.each(["", " ", "a\u0000", "a\u001b[31m", "\ud800", "d".repeat(501)])(
   "a description of %j is refused",
   async (description) => {
-    const { exitCode, complaint } = await run(
+    const { exitCode, errorText: complaint } = await run(
       ...["credits", "adjust", "--org", "o", "--amount-usd", "1", `--description=${description}`],
     );
     expect(exitCode).toBe(2);
@@ -126,7 +126,7 @@ test("whatever is typed ends in an exit code and at most one line of complaint",
   const lines = fc.array(word, { maxLength: 6 }).map((words) => ["keys", "generate", ...words]);
   await fc.assert(
     fc.asyncProperty(fc.oneof(lines, fc.array(fc.string(), { maxLength: 4 })), async (argv) => {
-      const { exitCode, complaint } = await run(...argv);
+      const { exitCode, errorText: complaint } = await run(...argv);
       expect([0, 1, 2]).toContain(exitCode);
       expect(complaint).toMatch(exitCode === 0 ? /^$/ : /^[^\n]+\n$/);
     }),

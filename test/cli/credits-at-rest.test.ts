@@ -274,10 +274,10 @@ test("credits refund gives a charge back, and takes a top-up for the card that p
     WHERE organization_id = ${org}`;
   expect(left).toEqual({ state: "pending", amount_nano: 2n * NANO_PER_USD });
   const tooMuch = await runCliHere(settings, ...refund("--amount-usd", "3.01"));
-  expect(tooMuch.stderr).toContain("3 USD of this transaction are left");
+  expect(tooMuch.stderr).toContain("3 USD of this transaction can still be refunded");
   await cliJson(settings, ...adjustArguments(org, "-1"));
   const spent = await runCliHere(settings, ...refund());
-  expect(spent.stderr).toContain("cannot be taken");
+  expect(spent.stderr).toContain("cannot be deducted");
   expect(await cliJson<object>(settings, ...refund("--amount-usd", "2"))).toMatchObject({
     balance_after_usd: 0,
   });

@@ -138,7 +138,7 @@ test("the search backend is reported, and with --live whether it searches", asyn
   upstream.answer = () => Response.json({ results: [page] });
   expect(await found()).toEqual([{ name: "web search", state: "ok", detail: place }]);
   expect(await found("--live")).toEqual([
-    { name: "web search", state: "ok", detail: `${place} finds pages` },
+    { name: "web search", state: "ok", detail: `${place} returns results` },
   ]);
   upstream.answer = () => new Response("bad key", { status: 401 });
   const [refused] = await found("--live");

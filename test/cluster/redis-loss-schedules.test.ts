@@ -313,7 +313,7 @@ describe.skipIf(server === undefined)("three instances on a virtual clock", () =
       cluster.makeLate(0, 1);
       expect(await cluster.take(0, 30)).toBe(true);
       expect(cluster.instance(0).isJoined).toBe(false);
-      expect(cluster.instance(0).admittedApart).toBe(1);
+      expect(cluster.instance(0).admittedWithoutRedis).toBe(1);
       await cluster.advance(1_000);
       expect(cluster.isAllJoined).toBe(true);
       expect(await cluster.instance(1).remaining("key", 30)).toBe(27);

@@ -2,6 +2,7 @@ import { guardLease, type Lease } from "../../actors/runtime/ownership.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { openConnections } from "../../src/main/compose/base.ts";
 import { createClusterNode } from "../../src/main/compose/cluster-node.ts";
+import { ChangeFeed } from "../../src/platform/cluster/change-feed.ts";
 import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
 
 /*
@@ -28,8 +29,7 @@ const node = createClusterNode({
   deploymentMode: "clustered",
   clock: systemClock,
   telemetry: createTelemetry({ level: "silent" }),
-  onChange() {},
-  onGap() {},
+  changes: new ChangeFeed({ sql: connections.lock, onUnknownKind() {} }),
   onFenced() {
     process.exit(1);
   },

@@ -116,12 +116,12 @@ describe("Vertex AI", () => {
     [
       {},
       entry({ project: "pp", api_version: "1" }),
-      `${at}/api_version is for providers of type azure`,
+      `${at}/api_version applies only to providers of type azure`,
     ],
     [
       {},
       [{ id: "o", type: "openai", location: "us" }],
-      `${at}/location is for providers of type vertex`,
+      `${at}/location applies only to providers of type vertex`,
     ],
     [
       { VERTEX_PROJECT: "pp", GOOGLE_APPLICATION_CREDENTIALS: "/nowhere/a.json" },
@@ -136,7 +136,7 @@ describe("Vertex AI", () => {
   test("a file that holds something else is refused without a word of it", () => {
     const credentials_file = file("hunter2 is no JSON");
     const read = () => providers({}, entry({ project: "pp", credentials_file }));
-    expect(read).toThrow(`${at}/credentials_file names a file that is no JSON object`);
+    expect(read).toThrow(`${at}/credentials_file names a file that is not a JSON object`);
     expect(read).not.toThrow("hunter2");
   });
 });

@@ -118,21 +118,21 @@ describe("what is wrong is named with its JSON pointer", () => {
   const cases: [string, unknown, string][] = [
     ["a list", [], "gateway.config.json is a list, but must be an object"],
     ["null", null, "gateway.config.json is null, but must be an object"],
-    ["an unknown member", { modles: [] }, "gateway.config.json /modles is not known, but must be"],
+    ["an unknown member", { modles: [] }, "gateway.config.json /modles is unknown, but must be"],
     [
       "an unknown member of a provider",
       provider({ url: "x" }),
-      "gateway.config.json /providers/0/url is not known, but must be one of id, type, base_url",
+      "gateway.config.json /providers/0/url is unknown, but must be one of id, type, base_url",
     ],
     [
       "an unknown member of a model",
       model({ contextLength: 5 }),
-      "gateway.config.json /models/0/contextLength is not known",
+      "gateway.config.json /models/0/contextLength is unknown",
     ],
     [
       "an unknown member of an endpoint",
       model({ endpoints: [{ provider: "backup", model: "x", wait: 1 }] }),
-      "gateway.config.json /models/0/endpoints/0/wait is not known",
+      "gateway.config.json /models/0/endpoints/0/wait is unknown",
     ],
     [
       "a provider without an id",
@@ -296,7 +296,7 @@ test("all that is wrong is told at once, each in a line of its own, with what th
     "PORT is",
     "OPENAI_BASE_URL is",
     "gateway.config.json /providers/0/api_keys is",
-    "gateway.config.json /providers/0/typo is not known",
+    "gateway.config.json /providers/0/typo is unknown",
     "gateway.config.json /providers/1/id is",
     "gateway.config.json /providers/2/id is not set",
     "gateway.config.json /providers/2/type is 5",

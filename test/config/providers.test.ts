@@ -155,7 +155,7 @@ describe("Amazon Bedrock", () => {
     [{ aws: { region: "hunter" } }, "a region like us-east-1"],
     [
       { type: "openai", aws: { region: "eu-west-1" } },
-      "aws is for providers of type bedrock alone",
+      "aws applies only to providers of type bedrock",
     ],
     [{ api_key: "ABSK1" }, "aws/region is not set"],
   ])("%j is refused, and shows no secret", (more, message) => {

@@ -57,7 +57,7 @@ describe("without any variable", () => {
       responseCache: { maxEntries: 10_000, maxBytes: 268_435_456 },
       vectorStoreModel: undefined,
       moderationModel: "sandbox/moderation",
-      sandboxStandsIn: true,
+      usesSandboxFallbacks: true,
       codeInterpreter: undefined,
       debugEcho: false,
       testPayments: true,
@@ -345,14 +345,14 @@ describe("each variable takes what is documented", () => {
 
 test("the sandbox searches and moderates on a trial install only, never next to a hosted provider", () => {
   const standsIn = (environment: Record<string, string>) => {
-    const { sandboxStandsIn, moderationModel } = read(environment);
-    return { sandboxStandsIn, moderationModel };
+    const { usesSandboxFallbacks, moderationModel } = read(environment);
+    return { usesSandboxFallbacks, moderationModel };
   };
-  const onTrial = { sandboxStandsIn: true, moderationModel: "sandbox/moderation" };
+  const onTrial = { usesSandboxFallbacks: true, moderationModel: "sandbox/moderation" };
   expect(standsIn({})).toEqual(onTrial);
   expect(standsIn({ VLLM_BASE_URL: "http://127.0.0.1:8000/v1" })).toEqual(onTrial);
   expect(standsIn({ OPENAI_API_KEY: "sk-1" })).toEqual({
-    sandboxStandsIn: false,
+    usesSandboxFallbacks: false,
     moderationModel: undefined,
   });
 });

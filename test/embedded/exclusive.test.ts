@@ -23,7 +23,7 @@ test(
     const first = await startOwner(dataDir);
     const second = await startOwner(dataDir);
     expect(second.refusal).toBe(
-      `the data folder ${dataDir} is in use by process ${first.child.pid}: stop that one, or point DATA_DIR elsewhere`,
+      `the data folder ${dataDir} is in use by process ${first.child.pid}: stop it, or set DATA_DIR to another folder`,
     );
     expect(await query(first.url, "SELECT 1 AS one")).toEqual([{ one: 1 }]);
     await stopOwner(first);

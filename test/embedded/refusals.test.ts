@@ -16,7 +16,7 @@ test("a cluster of another major version is refused with the way out, and left a
   writeFileSync(join(dataDir, "postgres", "PG_VERSION"), "16\n");
   const start = startEmbeddedPostgres({ dataDir, log });
   await expect(start).rejects.toThrow(
-    /^\S+ is of Postgres 16, this version brings Postgres \d+: dump it with the version that created it and restore the dump into a new folder, or point DATA_DIR elsewhere$/,
+    /^\S+ is of Postgres 16, but this gateway contains Postgres \d+: dump it with the version that created it and restore the dump into a new folder, or set DATA_DIR to another folder$/,
   );
   expect(readFileSync(join(dataDir, "postgres", "PG_VERSION"), "utf8")).toBe("16\n");
 });

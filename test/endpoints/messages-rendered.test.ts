@@ -1,14 +1,10 @@
 import { describe, expect, test } from "bun:test";
 import { MessageRenderer } from "../../src/inference/endpoints/messages/message-renderer.ts";
 import { ByteBuffer } from "../../src/lib/byte-buffer.ts";
+import { systemClock } from "../../src/lib/clock.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
-import {
-  type ChatEvent,
-  type PieceReader,
-  ProviderFailure,
-} from "../../src/providers/interface.ts";
+import { type ChatEvent, ProviderFailure } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
-import { RawStreamEvents } from "../../src/providers/typed-answers.ts";
 import { messageEvents } from "../support/message-events.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
 
@@ -166,10 +162,7 @@ async function eventsOf(...pieces: string[]): Promise<ChatEvent[]> {
   });
   const failureOf = () =>
     new ProviderFailure("unavailable", "the provider said no", { status: 500 });
-  const reader: PieceReader<readonly ChatEvent[]> = new RawStreamEvents(
-    new OpenAiStream({ body }, failureOf),
-    options,
-  );
+  const reader = new OpenAiStream({ body }, systemClock, failureOf).events(options);
   const events: ChatEvent[] = [];
   for (;;) {
     const { done, value } = await reader.read();

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { chatRequestOf } from "../../src/inference/endpoints/messages/chat-request.ts";
 import {
-  passedFields,
+  nativeFields,
   unpricedFields,
 } from "../../src/inference/endpoints/messages/native-request.ts";
 import type { MessagesBody } from "../../src/inference/endpoints/messages/request.ts";
@@ -266,7 +266,7 @@ describe("reasoning of an answer comes back as it was", () => {
       { role: "assistant", content: [...foreign, own, text] },
       { role: "assistant", content: foreign },
     ];
-    expect(passedFields(bodyOf({ messages }), 10).messages).toEqual([
+    expect(nativeFields(bodyOf({ messages }), 10).messages).toEqual([
       messages[0],
       { role: "assistant", content: [own, text] },
     ]);
@@ -286,7 +286,7 @@ describe("what Anthropic's own models get", () => {
       stream: true,
     });
     const { model: _m, provider: _p, session_id: _s, stream: _t, metadata: _d, ...rest } = body;
-    expect(passedFields(body, 1_000)).toEqual({ ...rest, metadata: { user_id: "u" } });
+    expect(nativeFields(body, 1_000)).toEqual({ ...rest, metadata: { user_id: "u" } });
     expect(unpricedFields(body)).toEqual([]);
   });
 
@@ -305,7 +305,7 @@ describe("what Anthropic's own models get", () => {
       fallbacks: [{ model: "claude-opus-5" }],
       speed: "fast",
     });
-    const passed = JSON.parse(JSON.stringify(passedFields(body, 1_000)));
+    const passed = JSON.parse(JSON.stringify(nativeFields(body, 1_000)));
     expect(passed).toEqual({
       max_tokens: 1_000,
       messages: body.messages,
@@ -326,12 +326,12 @@ describe("what Anthropic's own models get", () => {
       max_tokens: 32_000,
       thinking: { type: "enabled", budget_tokens: 31_999 },
     });
-    expect(passedFields(body, 32_000).thinking).toEqual(body.thinking);
-    expect(passedFields(body, 4_096)).toMatchObject({
+    expect(nativeFields(body, 32_000).thinking).toEqual(body.thinking);
+    expect(nativeFields(body, 4_096)).toMatchObject({
       max_tokens: 4_096,
       thinking: { type: "enabled", budget_tokens: 4_095 },
     });
-    expect(passedFields(body, 300).thinking).toEqual({ type: "disabled" });
+    expect(nativeFields(body, 300).thinking).toEqual({ type: "disabled" });
   });
 
   test("is bounded by all of its text, and its longest cache is found wherever it stands", () => {
@@ -342,10 +342,10 @@ describe("what Anthropic's own models get", () => {
       content: [{ type: "text", text: "x", cache_control: hour }],
     };
     const facts = factsOf(bodyOf({ ...said(result), unknown: "y".repeat(5_000) }));
-    expect(facts.passedSize.longCacheLifetime).toBe(
+    expect(facts.nativeSize.longCacheLifetime).toBe(
       "messages.0.content.0.content.0.cache_control.ttl",
     );
-    expect(facts.passedSize.bytes).toBeGreaterThan(5_000);
+    expect(facts.nativeSize.bytes).toBeGreaterThan(5_000);
   });
 });
 
@@ -395,7 +395,7 @@ describe("what is held for a prompt that passes as it came", () => {
           { role, content },
         ],
       }),
-    ).passedSize;
+    ).nativeSize;
 
   test.each([
     ["user", { type: "document", source: URL_SOURCE }],

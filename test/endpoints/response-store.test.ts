@@ -139,7 +139,7 @@ describe("a response that is written", () => {
   test("stays for a call that continues it when it expires", async () => {
     const [first, second] = [newId(), newId()];
     await writeTurn(first, null, first, "a");
-    const { place } = await store.conversation(organizationId, first);
+    const { position: place } = await store.conversation(organizationId, first);
     await database.sql`UPDATE responses SET created_at = created_at - interval '30 days 1 minute',
       remove_after = remove_after - interval '30 days 1 minute' WHERE id = ${first}`;
     await removeOldResponses(database.sql);

@@ -4,11 +4,11 @@ import { echoOf } from "../../src/inference/endpoints/responses/response-json.ts
 import { ResponseRenderer } from "../../src/inference/endpoints/responses/response-renderer.ts";
 import { outputOf } from "../../src/inference/endpoints/responses/whole-response.ts";
 import { ByteBuffer } from "../../src/lib/byte-buffer.ts";
+import { systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
 import type { ChatEvent, ReasoningDetail } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
-import { RawStreamEvents } from "../../src/providers/typed-answers.ts";
 import { responseEvents } from "../support/open-responses.ts";
 
 type Fields = Record<string, unknown>;
@@ -346,7 +346,7 @@ test("annotations and log probabilities of a raw stream reach the response", asy
   );
   const body = new Blob([...frames, "data: [DONE]\n\n"]).stream();
   const options = { id: "x", model: "m", hidesReasoning: false, nowSeconds: 1 };
-  const events = new RawStreamEvents(new OpenAiStream({ body }), options);
+  const events = new OpenAiStream({ body }, systemClock).events(options);
   const all: ChatEvent[] = [];
   for (let read = await events.read(); !read.done; read = await events.read()) {
     all.push(...read.value!);

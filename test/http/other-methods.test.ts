@@ -59,7 +59,7 @@ async function expectAnthropicError(response: Response): Promise<void> {
 test("a refused method is told with those that the path takes", async () => {
   const response = await sendRaw(gateway, { method: "GET", path: "/v1/chat/completions" });
   const { error } = await expectError(response, 405, "method_not_allowed");
-  expect(error.message).toBe("/v1/chat/completions does not take GET, but POST.");
+  expect(error.message).toBe("/v1/chat/completions does not accept GET. It accepts POST.");
 });
 
 test("a WebSocket is refused with 426, upon which Codex sends plain requests", async () => {

@@ -25,6 +25,7 @@ export async function callPublic(
     bodyText: "",
     admittedRateHeaders: undefined,
     log: {},
+    lifetime: {},
     respond: (body, headers, status = 200) => new Response(body, { status, headers }),
     keepOpen: () => () => {},
   };

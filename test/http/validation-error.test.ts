@@ -91,7 +91,7 @@ test("a record's name that is none is told of the record", () => {
   const record = Type.Record(Type.String(), Type.String(), { propertyNames: { maxLength: 3 } });
   expect(findValidationError(Type.Object({ record }), { record: { abcd: "x" } })).toEqual({
     path: ["record"],
-    message: "names in it must not have more than 3 characters",
+    message: "the names of its members must not have more than 3 characters",
   });
 });
 

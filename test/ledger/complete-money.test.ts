@@ -10,7 +10,7 @@ import {
   ChatEndpoint,
 } from "../../src/inference/endpoints/chat-completions/endpoint.ts";
 import { DeadlineQueue } from "../../src/lib/deadlines.ts";
-import type { RequestFacts } from "../../src/lib/request-log.ts";
+import type { RequestLog } from "../../src/lib/request-log.ts";
 import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
@@ -33,7 +33,7 @@ afterAll(() => owned.close());
 interface Asked {
   readonly payer: Payer;
   readonly hold: Hold;
-  readonly log: RequestFacts;
+  readonly log: RequestLog;
   readonly outcome: Promise<string>;
   readonly calls: { readonly signal: AbortSignal }[];
   /** The process ends. */
@@ -52,7 +52,7 @@ async function ask(
 ): Promise<Asked> {
   const payer = await owned.addOrganization(10_000n);
   const hold = await owned.money.hold(requestOf(payer, 1_000));
-  const log: RequestFacts = {};
+  const log: RequestLog = {};
   const calls: { signal: AbortSignal }[] = [];
   const endpoints = new ActorRegistry(endpointActor, {
     clock: owned.clock,
@@ -72,6 +72,7 @@ async function ask(
     request: new AcceptedChat({ model: testModel.id, messages: [] }),
     clientSignal: (options.client ?? new AbortController()).signal,
     log,
+    lifetime: {},
     plan: {
       models: [testModel],
       candidates: [
@@ -106,11 +107,11 @@ async function ask(
         steadyClock: owned.clock,
         slots: noLimits,
         random: () => 0,
-        onKeyRefused: () => undefined,
+        onKeyRejected: () => undefined,
         isDown: () => false,
       },
       idempotency: {
-        store() {
+        storeEffect() {
           throw new Error("cannot be sealed");
         },
       } as never,

@@ -38,7 +38,7 @@ describe.each([
   });
 
   const store = (claim: ReturnType<typeof claimOf>, isClaimNeeded: boolean) =>
-    idempotency.store(claim, 200, {}, Buffer.from("answer"), { isClaimNeeded });
+    idempotency.storeEffect(claim, 200, {}, Buffer.from("answer"), { isClaimNeeded });
 
   test("a charge whose key was freed is not posted, and its hold ends", async () => {
     const payer = await owned.addOrganization(1_000n);

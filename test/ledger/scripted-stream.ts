@@ -13,7 +13,7 @@ import {
 } from "../../src/inference/endpoints/chat-completions/endpoint.ts";
 import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import { DeadlineQueue } from "../../src/lib/deadlines.ts";
-import type { RequestFacts } from "../../src/lib/request-log.ts";
+import type { RequestLifetime, RequestLog } from "../../src/lib/request-log.ts";
 import type { Provider } from "../../src/providers/interface.ts";
 import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";
@@ -58,7 +58,7 @@ export interface ScriptedProvider {
 export interface ScriptedStream {
   readonly stream: StreamRun<AcceptedChat>;
   readonly provider: ScriptedProvider;
-  readonly log: RequestFacts;
+  readonly log: RequestLog;
   readonly errors: unknown[];
   readonly ticker: StreamTicker;
   /** Requests that are noted as not delivered. */
@@ -110,7 +110,7 @@ export function scriptedStream(
       call.isAborted = true;
       controller!.error(new Error("aborted"));
     });
-    return new OpenAiStream({ body });
+    return new OpenAiStream({ body }, clock);
   };
   const candidate: Candidate = {
     model: testModel,
@@ -128,7 +128,8 @@ export function scriptedStream(
     read: () => Promise.reject(new Error("reads nothing")),
   });
   const finished = { times: 0 };
-  const log: RequestFacts = {
+  const log: RequestLog = {};
+  const lifetime: RequestLifetime = {
     finish() {
       finished.times++;
     },
@@ -151,7 +152,7 @@ export function scriptedStream(
         steadyClock: clock,
         slots: noLimits,
         random: () => 0,
-        onKeyRefused: () => undefined,
+        onKeyRejected: () => undefined,
         isDown: () => false,
       },
       ticker,
@@ -174,6 +175,7 @@ export function scriptedStream(
       request,
       clientSignal: client.signal,
       log,
+      lifetime,
       plan: { models: [testModel], candidates: [candidate] },
       hold,
       fees: { of: () => hold.feeBasisPoints, highest: hold.feeBasisPoints },

@@ -184,7 +184,7 @@ test("a provider that stays silent holds nothing up, and one that failed has its
   expect(logged()).toContain("its answer is not JSON");
   expect(logged()).toContain("GET /v1/models with 401");
   expect(logged()).toContain(
-    "provider silent brings no models: its own list of models has not been read",
+    "provider silent offers no models: its own list of models has not been read",
   );
 });
 

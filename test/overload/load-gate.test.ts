@@ -148,8 +148,8 @@ test("the connection of a stream may be quiet while that runs, and no longer", a
   await answerOf(
     { kind: "model", scope: "chat:completions" },
     (context) => {
-      context.log.isDeferred = true;
-      end = () => context.log.finish?.();
+      context.lifetime.isDeferred = true;
+      end = () => context.lifetime.finish?.();
       context.keepOpen();
       return new Response("begun");
     },

@@ -5,6 +5,7 @@ import { systemClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { openConnections } from "../../src/main/compose/base.ts";
 import { type ClusterNode, createClusterNode } from "../../src/main/compose/cluster-node.ts";
+import { ChangeFeed } from "../../src/platform/cluster/change-feed.ts";
 import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
 import { type CuttingProxy, startCuttingProxy } from "../support/cutting-proxy.ts";
 import { type OpenTestDatabase, openTestDatabase } from "../support/database.ts";
@@ -55,8 +56,7 @@ async function addMember(): Promise<Member> {
     deploymentMode: "clustered",
     clock: systemClock,
     telemetry: createTelemetry({ level: "silent" }),
-    onChange() {},
-    onGap() {},
+    changes: new ChangeFeed({ sql: connections.lock, onUnknownKind() {} }),
     onFenced() {
       isFenced = true;
     },

@@ -1,6 +1,7 @@
 import { systemClock } from "../../src/lib/clock.ts";
 import { openConnections } from "../../src/main/compose/base.ts";
 import { createClusterNode } from "../../src/main/compose/cluster-node.ts";
+import { ChangeFeed } from "../../src/platform/cluster/change-feed.ts";
 import { HeartbeatThread } from "../../src/platform/cluster/heartbeat-thread.ts";
 import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
 
@@ -30,8 +31,7 @@ const node = createClusterNode({
   }),
   clock: systemClock,
   telemetry: createTelemetry({ level: "silent" }),
-  onChange() {},
-  onGap() {},
+  changes: new ChangeFeed({ sql: connections.lock, onUnknownKind() {} }),
   onFenced: () => process.exit(1),
   onError,
   cleaningTasks: [],

@@ -596,7 +596,7 @@ describe("thinking", () => {
     expect(budget({ ...asked, messages: messages(signed) })).toBeDefined();
     expect(budget({ ...asked, messages: [...messages(), ...HELLO] })).toBeDefined();
     expect(sent({ ...asked, messages: messages() }).thinking).toBeDefined();
-    const missing = anthropicFields("anthropic").missing(
+    const missing = anthropicFields("anthropic").unsupported(
       "reasoning_effort",
       "low",
       { model: "claude-haiku-4-5", modelId: "anthropic/claude-haiku-4-5" },
@@ -692,7 +692,7 @@ describe("what a model lacks is named", () => {
     model = "claude-opus-4-5",
     request: Fields = {},
   ) =>
-    anthropicFields("anthropic").missing(
+    anthropicFields("anthropic").unsupported(
       field,
       value,
       { model, modelId: `anthropic/${model}` },

@@ -11,7 +11,7 @@ const ANY = "arn:aws:bedrock:us-east-1:123456789012:application-inference-profil
 const TOOL = { type: "function", function: { name: "look" } };
 
 describe("fields that a model lacks", () => {
-  const { missing } = bedrockFields("bedrock");
+  const { unsupported: missing } = bedrockFields("bedrock");
   const lacks = (field: string, value: unknown, model: string, request: Fields = {}) =>
     missing(field, value, { model, modelId: "x/y" }, true, { [field]: value, ...request });
 

@@ -583,10 +583,10 @@ describe("lists are read in the background", () => {
       clock,
       intervalMs: 3_600_000,
       random: () => 0,
-      ask,
+      readList: ask,
       saved: new Map(),
       save: async () => {},
-      async changed(changed) {
+      async onChanged(changed) {
         onChange();
         changes.push(changed);
       },

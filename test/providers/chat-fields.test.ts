@@ -4,12 +4,12 @@ import { chatFieldsOf, fieldKind, isDefault } from "../../src/providers/chat-fie
 
 const MODEL = { model: "m", modelId: "test/m" };
 
-function missing(type: string, field: string, value: unknown, model = "m", isSingleNode = false) {
-  return chatFieldsOf(type).missing(
+function missing(type: string, field: string, value: unknown, model = "m", isOnlyType = false) {
+  return chatFieldsOf(type).unsupported(
     field,
     value,
     { model, modelId: `test/${model}` },
-    isSingleNode,
+    isOnlyType,
     {},
   );
 }
@@ -69,7 +69,7 @@ test("reasoning models of OpenAI and Azure lack sampling, under whichever name t
     expect(missing(type, "reasoning_effort", "low", "gpt-5.1")).toEqual([]);
   }
   const deployment = { model: "my-deployment", modelId: "openai/o3" };
-  expect(chatFieldsOf("azure").missing("temperature", 0.5, deployment, true, {})).toEqual([
+  expect(chatFieldsOf("azure").unsupported("temperature", 0.5, deployment, true, {})).toEqual([
     "temperature",
   ]);
   expect(missing("openrouter", "temperature", 0.5, "openai/o3")).toEqual([]);
@@ -103,9 +103,9 @@ describe("a field that no table knows", () => {
   });
 
   test("of one provider's own is meant for that provider, whoever else could serve the call", () => {
-    for (const isSingleNode of [true, false]) {
-      expect(missing("mistral", "safe_prompt", true, "m", isSingleNode)).toEqual([]);
-      expect(missing("openai", "safe_prompt", true, "m", isSingleNode)).toEqual(["safe_prompt"]);
+    for (const isOnlyType of [true, false]) {
+      expect(missing("mistral", "safe_prompt", true, "m", isOnlyType)).toEqual([]);
+      expect(missing("openai", "safe_prompt", true, "m", isOnlyType)).toEqual(["safe_prompt"]);
     }
   });
 });
@@ -124,5 +124,5 @@ test("values that ask for what happens anyway", () => {
   }
   expect(isDefault("n", 2)).toBeFalse();
   expect(isDefault("x_custom", false)).toBeFalse();
-  expect(chatFieldsOf("groq").missing("n", 1, MODEL, true, {})).toEqual(["n"]);
+  expect(chatFieldsOf("groq").unsupported("n", 1, MODEL, true, {})).toEqual(["n"]);
 });

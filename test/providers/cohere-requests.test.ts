@@ -232,7 +232,7 @@ test.each([
 });
 
 test("what Cohere lacks is known before it is asked", () => {
-  const { missing } = cohereFields("cohere");
+  const { unsupported: missing } = cohereFields("cohere");
   const lacks = (field: string, value: unknown, model = THINKING, request: Fields = {}) =>
     missing(field, value, { model, modelId: `cohere/${model}` }, true, request);
   const json = { type: "json_object" };

@@ -498,7 +498,7 @@ test("fields that the wire has not are lacked, whatever the model", () => {
   const fields = geminiFields("google");
   const model = { model: "gemini-2.0-flash", modelId: "google/gemini-2.0-flash" };
   const lacked = (field: string, value: unknown) =>
-    fields.missing(field, value, model, true, {}).length > 0;
+    fields.unsupported(field, value, model, true, {}).length > 0;
   for (const field of ["min_p", "top_a", "repetition_penalty", "logit_bias", "user", "verbosity"]) {
     expect(lacked(field, 1)).toBeTrue();
   }

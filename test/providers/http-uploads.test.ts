@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { LAST_WORDS_WAIT_MS } from "../../src/providers/transport/connection.ts";
+import { LATE_RESPONSE_WAIT_MS } from "../../src/providers/transport/connection.ts";
 import type { Connect } from "../../src/providers/transport/dial.ts";
 import { multipartForm } from "../../src/providers/transport/multipart-upload.ts";
 import type { ProviderRequest } from "../../src/providers/transport/provider-response.ts";
@@ -281,7 +281,7 @@ test("an answer that comes when the socket takes nothing more is still taken", a
   await server.until(() => server.connections[0]!.isClosed);
 });
 
-test("where no answer comes either, the call fails after LAST_WORDS_WAIT_MS", async () => {
+test("where no answer comes either, the call fails after LATE_RESPONSE_WAIT_MS", async () => {
   await using server = rawServersOf("http")(() => undefined);
   const { connect, stopped } = connectThatStopsTaking();
   const clock = new VirtualClock();
@@ -290,7 +290,7 @@ test("where no answer comes either, the call fails after LAST_WORDS_WAIT_MS", as
   const outcome = call.catch(codeOf);
   await stopped;
   await state.cancelled.promise;
-  clock.advance(LAST_WORDS_WAIT_MS);
+  clock.advance(LATE_RESPONSE_WAIT_MS);
   expect(await outcome).toBe("CONNECTION_CLOSED");
   await server.until(() => server.connections[0]?.isClosed === true);
 });

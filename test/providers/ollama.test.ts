@@ -258,7 +258,7 @@ describe("a request", () => {
   });
 
   test("is known to lack what Ollama passes over in silence", () => {
-    const { missing, takesPart } = provider.fields!;
+    const { unsupported: missing, takesPart } = provider.fields!;
     const model = { model: "m", modelId: "ollama/m" };
     const lacks = (field: string, value: unknown) => missing(field, value, model, true, {});
     for (const [field, value] of [

@@ -192,7 +192,7 @@ test("every configured type has an adapter, and an unknown type or a taken id is
   const httpClient = createHttpClient({ clock });
   // Building a provider asks the database and the work thread nothing.
   const none = undefined as never;
-  const providerFactories = { sandbox: () => none };
+  const providerFactories = { sandbox: () => ({}) };
   const dependencies = { clock, httpClient, workThread: none, providerFactories };
   expect([...createProviders(settings, dependencies).keys()]).toEqual(Object.keys(PROVIDER_TYPES));
   expect(() => createProviders([{ ...settings[0]!, type: "toString" }], dependencies)).toThrow(
@@ -285,18 +285,18 @@ test("reasoning goes back under the name by which the provider gave it", () => {
   for (const type of ["openrouter", "openai-compatible"]) expect(shaped(type, sent)).toEqual(sent);
 });
 
-test("calls and the list of models show a key in the same header, whichever a provider has", () => {
+test("calls and the model list send the key in the same header, for any header name", () => {
   for (const keyHeader of ["authorization", "api-key", "x-third-key"] as const) {
-    const dialect = { ...openAiVariant("openai"), keyHeader } as OpenAiVariant;
+    const variant = { ...openAiVariant("openai"), keyHeader } as OpenAiVariant;
     const value = keyHeader === "authorization" ? "Bearer k" : "k";
     const settings = { id: "p", apiKey: "k" } as ProviderSettings;
     const {
       "content-type": _,
       "accept-encoding": __,
       ...shown
-    } = requestHeaders(settings, dialect);
+    } = requestHeaders(settings, variant);
     expect(shown).toEqual({ [keyHeader]: value });
-    expect(openAiKeyHeader(dialect, "k")).toEqual(shown);
+    expect(openAiKeyHeader(variant, "k")).toEqual(shown);
   }
   for (const type of ["openai", "azure"]) {
     const { keyHeader } = openAiVariant(type);

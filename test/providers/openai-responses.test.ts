@@ -197,7 +197,7 @@ describe("the request", () => {
   });
 
   test("lacks sampling, stops and choices, which other models have", () => {
-    const { missing } = chatFieldsOf("openai");
+    const { unsupported: missing } = chatFieldsOf("openai");
     const of = (field: string, value: unknown, model: string) =>
       missing(field, value, { model, modelId: `openai/${model}` }, true, {});
     for (const field of ["stop", "n", "seed", "temperature"]) {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { sandboxSearch } from "../../src/inference/tools/web-search/sandbox-search.ts";
-import { USUAL_SEARCH } from "../../src/inference/tools/web-search/search-options.ts";
+import { DEFAULT_SEARCH } from "../../src/inference/tools/web-search/search-options.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { billOfResponse } from "../support/ledger-checks.ts";
@@ -54,7 +54,7 @@ describe("the sandbox's search", () => {
   test("keeps to domains and numbers of results", async () => {
     const { signal } = new AbortController();
     const found = (options: object) =>
-      sandboxSearch.find("boats", { ...USUAL_SEARCH, ...options }, signal);
+      sandboxSearch.find("boats", { ...DEFAULT_SEARCH, ...options }, signal);
     expect(await found({ maxResults: 1 })).toHaveLength(1);
     expect(await found({ allowed: [{ host: "example.com", path: "" }] })).toEqual([]);
     expect(await found({ blocked: [{ host: "sandbox.invalid", path: "" }] })).toEqual([]);

@@ -195,7 +195,7 @@ describe("models", () => {
   test("each has the fields of its publisher", () => {
     const { fields, needsOutputLimit } = vertex();
     const missing = (field: string, value: unknown, model: string) =>
-      fields!.missing(field, value, { model, modelId: model }, true, { [field]: value });
+      fields!.unsupported(field, value, { model, modelId: model }, true, { [field]: value });
     const cached = { type: "ephemeral" };
     expect(missing("logprobs", true, "claude-opus-4-6")).toEqual(["logprobs"]);
     expect(missing("logprobs", true, "meta/llama-4")).toEqual([]);

@@ -81,9 +81,9 @@ test("items of tools that the provider runs are looked through, whole and stream
       cancel: async () => undefined,
     } as never,
     {
-      ...{ rules: BLOCKING, holdsAll: false, found: () => undefined },
+      ...{ rules: BLOCKING, withholdsAll: false, onMatches: () => undefined },
       moderate: async () => true,
-      blocked: () => new Error("blocked") as never,
+      onBlocked: () => new Error("blocked") as never,
     },
   );
   const shown: ChatEvent[] = [];

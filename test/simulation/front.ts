@@ -56,7 +56,7 @@ export class Front {
     await this.#gateway.node.membership.whenFresh();
     const key = await this.#gateway.keys.get(record.plan.keyId).ask("inspect", undefined);
     if (key === undefined) throw new GatewayError("invalid_api_key", "The API key is not valid.");
-    if (!key.isActive) throw new GatewayError("key_inactive", "This API key is switched off.");
+    if (!key.isActive) throw new GatewayError("key_inactive", "This API key is inactive.");
     const { plan } = record;
     const held = this.#gateway.money.hold(requestOf(plan));
     const hold = held instanceof Promise ? await held : held;

@@ -7,6 +7,7 @@ import { createActorWorld } from "../../src/main/compose/actor-world.ts";
 import type { Connections } from "../../src/main/compose/base.ts";
 import { type ClusterNode, createClusterNode } from "../../src/main/compose/cluster-node.ts";
 import { createMoney } from "../../src/main/compose/money.ts";
+import { ChangeFeed } from "../../src/platform/cluster/change-feed.ts";
 import type { Telemetry } from "../../src/platform/telemetry/interface.ts";
 import { Link } from "./link.ts";
 import type { Connection } from "./postgres/connection.ts";
@@ -75,7 +76,9 @@ export class SimulatedGateway {
     const onFenced = (): void => this.process.kill();
 
     const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
+    const changes = new ChangeFeed({ sql: lock.sql, onUnknownKind() {} });
     const actors = createActorWorld({
+      changes,
       clock,
       read,
       commit(effects, commitChain) {
@@ -103,7 +106,7 @@ export class SimulatedGateway {
       onFenced,
       onError,
     });
-    const { keys, organizations, subjectBudgets } = actors;
+    const { keys, organizations } = actors;
     this.money = money;
     this.ledger = ledger;
     this.keys = keys;
@@ -114,6 +117,8 @@ export class SimulatedGateway {
       read,
       onError,
     });
+    changes.on("credit-command", () => void orders.carryOut());
+    changes.onGap(() => void orders.carryOut());
     this.node = createClusterNode({
       // Nothing else of the connections is asked for.
       connections: { background: sql, lock: lock.sql, renewLock() {} } as unknown as Connections,
@@ -121,18 +126,7 @@ export class SimulatedGateway {
       deploymentMode,
       clock,
       telemetry: silentTelemetry,
-      onChange(kind, objectId) {
-        if (kind === "api-key") keys.forget(objectId);
-        else if (kind === "organization") organizations.forget(objectId);
-        else if (kind === "subject-budget") subjectBudgets.forget(objectId);
-        else if (kind === "credit-command") void orders.carryOut();
-      },
-      onGap() {
-        keys.forgetAll();
-        organizations.forgetAll();
-        subjectBudgets.forgetAll();
-        void orders.carryOut();
-      },
+      changes,
       onFenced,
       onError,
       cleaningTasks: [],

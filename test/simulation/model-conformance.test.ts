@@ -68,7 +68,7 @@ const KINDS = [
   "lowered",
   "extended",
   "gone",
-  "behind",
+  "blocked",
   "revoked",
   "short",
   "23502",

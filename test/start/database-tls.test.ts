@@ -73,7 +73,8 @@ async function connect(
 
 const ca = certificate("ca.crt");
 const otherAuthority = certificate("self.crt");
-const UNKNOWN = "the server's certificate is of an unknown authority: name it as sslrootcert";
+const UNKNOWN =
+  "the server's certificate is signed by an unknown authority: set sslrootcert to the certificate of that authority";
 
 test.each([
   ["without parameters there is no TLS", {}, "no TLS"],

@@ -105,7 +105,7 @@ test(
       /^LOG_LEVEL is "loud"/m,
       /\/providers\/1\/type .*; did you mean openai-compatible\?$/m,
       /\/models\/0 \(acme\/unpriced\) .*needs input_cost_per_token/m,
-      /context_lenght is not known, .*; did you mean context_length\?$/m,
+      /context_lenght is unknown, .*; did you mean context_length\?$/m,
       /\(nothing\) is an alias of acme\/soud, .*; did you mean acme\/sound\?$/m,
     ]) {
       expect(said).toMatch(fault);

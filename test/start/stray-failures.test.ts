@@ -21,7 +21,7 @@ test("a connection that breaks with nobody listening does not end the process", 
   const { said, exitCode } = await meet(
     `new Socket().emit("error", Object.assign(new Error("read ECONNRESET"), { code: "ECONNRESET" }));`,
   );
-  expect(said).toBe("a connection broke after its end\nalive\n");
+  expect(said).toBe("a connection failed after it was closed\nalive\n");
   expect(exitCode).toBe(0);
 });
 

@@ -35,7 +35,7 @@ async function refusal(url: string) {
     config: readConfig({ DATABASE_URL: url, GATEWAY_MASTER_KEY }, { cwd: import.meta.dir }),
     target: { url },
     log: { info: note, warn: note } as never,
-    assertGoesOn() {},
+    assertNotStopped() {},
     retryForMs: RETRY_FOR_MS,
   }).then(
     () => "usable",
@@ -117,7 +117,7 @@ test(
     }
     stopped.signal("SIGTERM");
     expect(await exitOf(stopped)).toBe(1);
-    expect(stopped.stderr()).toBe("stopped by SIGTERM before it was started\n");
+    expect(stopped.stderr()).toBe("stopped by SIGTERM during the start\n");
     network.restore();
     const baseUrl = await waiting.listening;
     expect((await fetch(`${baseUrl}/readyz`)).status).toBe(200);

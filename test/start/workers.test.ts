@@ -117,7 +117,7 @@ describe.skipIf(redis === undefined || process.platform !== "linux")("workers", 
       process.kill(dying!, "SIGKILL");
       await othersThan(dying!);
       await until("the parent says so", () =>
-        gateway.stdout().includes("another one starts in 100 ms"),
+        gateway.stdout().includes("the next one starts in 100 ms"),
       );
       await until("the port is served", async () => (await send()) === 200, START_MS);
     },
@@ -131,7 +131,7 @@ describe.skipIf(redis === undefined || process.platform !== "linux")("workers", 
       process.kill(still, "SIGSTOP");
       await othersThan(still);
       await until("the parent says so", () =>
-        gateway.stdout().includes(`worker ${still} stands still and is killed`),
+        gateway.stdout().includes(`worker ${still} does not respond; killing it`),
       );
       expect(workersOf(gateway)).toContain(other);
     },

@@ -146,7 +146,7 @@ test("a read of which nothing comes any more fails after a minute", async () => 
     if (failure === undefined) clock.advance(1_000);
     return failure !== undefined;
   });
-  expect(String(failure)).toContain("stopped in the middle of a file");
+  expect(String(failure)).toContain("stopped sending in the middle of a file");
   expect(clock.nowMs() - startedMs).toBeGreaterThan(50_000);
   serve = undefined;
 });

@@ -161,7 +161,8 @@ async function runChecks(
   return {
     expectPassed(client, tried) {
       const outcome = outcomes.find((one) => one.client === client && one.tried === tried);
-      if (outcome === undefined) throw new Error(`it said nothing of it\n${besides.slice(-4_000)}`);
+      if (outcome === undefined)
+        throw new Error(`it wrote no message of it\n${besides.slice(-4_000)}`);
       if (outcome.error !== null) throw new Error(outcome.error);
     },
   };

@@ -13,7 +13,8 @@ const ANYWHERE: readonly RegExp[] = [
   // A total is "in total".
   /\bin all(?=\s*(?:[.,;:)"'`]|$))/i,
   /\bwhat is\b/i,
-  /\bwho(?:ever|m)?\b/i,
+  // "Who" follows the person that it means.
+  /(?<!\b(?:person|people|caller|user|operator|customer|engineer|reader)s?,? )\bwho(?:ever)?\b/i,
   /\b(?:nobody|nobody's|somebody|all the same|(?:is|are|was|were) told|told of|for ever|hears? of|heard of|anew|afresh|estates?|turnstiles?|patience|wish(?:es|ed)?|comes? of it)\b/i,
 ];
 
@@ -92,7 +93,11 @@ export function sourceFaults(file: string, source: string): WordingFault[] {
   const declare = (node: Declared): void => {
     if (node == null) return;
     if (node.type === "Identifier" || node.type === "PrivateIdentifier") {
-      const word = wordsOfName(node.name!).find((part) => IN_NAMES.has(part));
+      // Names with underscores are columns, or members on the wire.
+      const isForeign = /^[a-z\d]+_/.test(node.name!);
+      const word = isForeign
+        ? undefined
+        : wordsOfName(node.name!).find((part) => IN_NAMES.has(part));
       if (word !== undefined) {
         faults.push({ line: lineAt(lineStarts, node.start), words: word, text: node.name! });
       }

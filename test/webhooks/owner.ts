@@ -8,6 +8,7 @@ import { systemClock } from "../../src/lib/clock.ts";
 import { openConnections } from "../../src/main/compose/base.ts";
 import { createClusterNode } from "../../src/main/compose/cluster-node.ts";
 import { createWebhooks } from "../../src/main/compose/webhooks.ts";
+import { ChangeFeed } from "../../src/platform/cluster/change-feed.ts";
 import { readConfig } from "../../src/platform/config.ts";
 import { createTelemetry } from "../../src/platform/telemetry/create-telemetry.ts";
 import { keyringAt } from "../support/master-key.ts";
@@ -22,20 +23,14 @@ const connections = openConnections(
 const onError = (error: unknown) => console.error(name, error);
 
 const telemetry = createTelemetry({ level: "silent" });
+const changes = new ChangeFeed({ sql: connections.lock, onUnknownKind() {} });
 const node = createClusterNode({
   connections,
   instance,
   deploymentMode: "clustered",
   clock: systemClock,
   telemetry,
-  onChange(kind, objectId) {
-    if (kind === "webhook") deliveries.changed(objectId);
-    else if (kind === "outbox") parts.numbering.nudge();
-  },
-  onGap() {
-    deliveries.changedAll();
-    parts.numbering.nudge();
-  },
+  changes,
   onFenced() {
     process.exit(1);
   },
@@ -50,6 +45,7 @@ const parts = createWebhooks({
   connections,
   instance,
   node,
+  changes,
   keyring: await keyringAt(url),
   clock: systemClock,
   telemetry,

@@ -108,7 +108,7 @@ const adjustmentBody = Type.Object(
       minimum: -MAX_AMOUNT_USD,
       maximum: MAX_AMOUNT_USD,
       description:
-        "Negative amounts reduce the balance that is not held; not 0; at most 9 decimals",
+        "A negative amount reduces the part of the balance that is not held. Not 0. At most 9 decimals",
     }),
     description: Type.String({ minLength: 1, maxLength: MAX_DESCRIPTION_CHARACTERS }),
   },
@@ -176,7 +176,7 @@ const refundEntry = Type.Object({
 
 const providerHealth = Type.Object({
   instance_id: Type.String({
-    description: "The instance that answers; it reports what it has observed",
+    description: "Id of the instance that answers. The health is what this instance has observed",
   }),
   data: Type.Array(
     Type.Object({

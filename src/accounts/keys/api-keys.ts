@@ -252,10 +252,10 @@ function grantedToExisting(
   target: ApiKeyRecord,
   requestedScopes: readonly string[],
 ): ScopeChange {
-  const keptScopes = lackingScopes(caller, requestedScopes);
-  const missingScopes = keptScopes.filter((scope) => !holdsScope(target, scope));
+  const retainedScopes = lackingScopes(caller, requestedScopes);
+  const missingScopes = retainedScopes.filter((scope) => !holdsScope(target, scope));
   if (missingScopes.length > 0) throw cannotGrant(missingScopes);
-  return { scopes: storedScopes(caller, requestedScopes), retainedScopes: keptScopes };
+  return { scopes: storedScopes(caller, requestedScopes), retainedScopes };
 }
 
 /** Throws 403 if the caller cannot change or delete the target. */

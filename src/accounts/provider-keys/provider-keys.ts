@@ -132,7 +132,8 @@ export class ProviderKeys {
   async #assertAccepted({ provider: providerId, key }: NewKey, baseUrl: string | null) {
     const { byokProviders } = this.#dependencies;
     if (baseUrl === null && byokProviders.needsBaseUrl(providerId)) {
-      const message = "base_url is required: the gateway's server for this provider takes no keys.";
+      const message =
+        "base_url is required: the gateway's server for this provider accepts no keys.";
       throw new GatewayError("invalid_body", message, { param: "base_url" });
     }
     let provider: Provider | undefined;
@@ -148,7 +149,7 @@ export class ProviderKeys {
     if (provider === undefined) {
       throw new GatewayError(
         "invalid_body",
-        `provider must be a configured provider that takes keys: ${byokProviders.ids.join(", ") || "none"}.`,
+        `provider must be a configured provider that accepts keys: ${byokProviders.ids.join(", ") || "none"}.`,
         { param: "provider" },
       );
     }

@@ -16,7 +16,7 @@ import {
   noteRefundOpen,
   noteRefundSucceeded,
   type PaymentRefund,
-  noteRefundTaken as recordRefundDeducted,
+  noteRefundDeducted as recordRefundDeducted,
 } from "../../../db/queries/payment-refunds.ts";
 import type { Author } from "../../lib/author.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
@@ -90,14 +90,14 @@ export class CardRefunds {
     const id = refundIdOf(orderId);
     await this.#assertUnused(orderId, id);
     const less = await insertRefund(background, {
-      ...{ id, organizationId, intentId, orderId, askedNano: requestedNano },
+      ...{ id, organizationId, intentId, orderId, requestedNano },
     });
     if (less !== undefined) {
       const param = requestedNano === undefined ? "transaction_id" : "amount_usd";
-      throw invalid(`${usdText(less.leftNano)} USD of this top-up are left to refund.`, param);
+      throw invalid(`${usdText(less.leftNano)} USD of this top-up can still be refunded.`, param);
     }
     const refund = await this.#required(id);
-    if (refund.intentId !== intentId || refund.askedNano !== (requestedNano ?? null))
+    if (refund.intentId !== intentId || refund.requestedNano !== (requestedNano ?? null))
       throw reused();
     if (refund.state !== "ordered") return refund;
     if (await this.#take(refund, order.author)) await this.#ask(await this.#required(id));

@@ -42,7 +42,7 @@ export class CreditOrders {
   async give(order: CreditOrder): Promise<CreditCommandOutcome> {
     const { organizations, read } = this.#dependencies;
     const organization = organizations.get(order.organizationId);
-    await organization.ask("placeOrder", order);
+    await organization.ask("storeOrder", order);
     await this.carryOut();
     let outcome = await read(creditCommandOutcome(order.id));
     if (outcome?.isDone !== true) {

@@ -194,7 +194,7 @@ export class HoldQueue implements HoldSource {
     } else if (verdict.kind === "revoked") {
       this.#end(pending, revoked(revokedHeadroom(demand, verdict.isActive)));
     } else if (verdict.kind !== "short") {
-      this.#stay(pending, verdict.kind === "behind" ? verdict.of : "key");
+      this.#stay(pending, verdict.kind === "blocked" ? verdict.of : "key");
     } else {
       const { request } = pending;
       const headroom = headroomOf(request, demand, verdict);

@@ -92,7 +92,7 @@ export class OperatorCredit {
     if (transactionId !== null) return this.#posted(organizationId, transactionId);
     throw new GatewayError(
       "insufficient_credits",
-      `The balance is ${usdText(balanceNano)} USD, and running requests may hold a part of it: ${usdText(-amountNano)} USD cannot be taken.`,
+      `The balance is ${usdText(balanceNano)} USD, and running requests may hold a part of it: ${usdText(-amountNano)} USD cannot be deducted.`,
     );
   }
 
@@ -153,7 +153,7 @@ export class OperatorCredit {
       }
       throw new GatewayError(
         "invalid_body",
-        `${usdText(outcome.leftNano)} USD of this transaction are left to refund.`,
+        `${usdText(outcome.leftNano)} USD of this transaction can still be refunded.`,
         { param: refund.amountNano === undefined ? "transaction_id" : "amount_usd" },
       );
     });

@@ -86,7 +86,7 @@ export class PaymentReversals {
     const ids = Array.from({ length: MAX_ORDERS }, (_, at) => `cmd_${id}_${at}`);
     const dueNano = state === "returned" ? 0n : reversal.amountNano;
     for (let round = 0; round < MAX_ROUNDS; round++) {
-      const { next, takenNano: deductedNano, isOpen } = await reversalOrders(background, ids);
+      const { next, deductedNano, isOpen } = await reversalOrders(background, ids);
       if (isOpen) return;
       const missingNano = dueNano - deductedNano;
       if (missingNano === 0n) return markReversalSettled(background, id, state);

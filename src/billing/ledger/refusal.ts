@@ -176,7 +176,7 @@ function missing(request: HoldRequest, free: bigint): string {
 export function revoked({ key }: Headroom): GatewayError {
   return key.isActive === undefined
     ? new GatewayError("invalid_api_key", "The API key is not valid.")
-    : new GatewayError("key_inactive", "This API key is switched off.");
+    : new GatewayError("key_inactive", "This API key is inactive.");
 }
 
 function positive(nano: bigint): bigint {

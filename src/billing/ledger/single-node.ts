@@ -1,5 +1,5 @@
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
-import { placeLongHoldsEffect } from "../../../db/ledger/long-holds.ts";
+import { insertLongHoldsEffect } from "../../../db/ledger/long-holds.ts";
 import type { AccountTotals, Settlement } from "../../../db/ledger/rows.ts";
 import { GcFriendlyMap } from "../../lib/gc-friendly-map.ts";
 import { costsNothing, holdFor } from "./decide-hold.ts";
@@ -138,7 +138,7 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     if (granted.length === 0) return refused;
     try {
       const also = alsoOf(new Set(granted.map(({ requestId }) => requestId)));
-      await this.ledger.submit([placeLongHoldsEffect(granted, also)]);
+      await this.ledger.submit([insertLongHoldsEffect(granted, also)]);
       for (const hold of granted) this.#payers.forget(hold);
     } finally {
       // The actors reload before their next decision, so they will see the holds that are now in the database.

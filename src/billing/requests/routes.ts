@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import type { Database } from "../../../db/client.ts";
 import {
   findRequest,
-  findRequestPlace,
+  findRequestPosition,
   type ListedRequest,
   listRequests,
   type ShownRequest,
@@ -82,7 +82,7 @@ const request = Type.Object({
   usage: nullable(requestUsage),
   cost_usd: Type.Number(),
   latency_ms: nullable(Type.Integer()),
-  created_at: Type.String({ description: "When it was charged, or failed" }),
+  created_at: Type.String({ description: "Time of the charge, or of the failure" }),
 });
 
 const shownRequest = Type.Object({
@@ -99,7 +99,9 @@ const shownRequest = Type.Object({
     Type.String({ description: "The organization's provider key (BYOK) that served the request" }),
   ),
   list_price_usd: nullable(
-    Type.Number({ description: "With such a key: the provider's bill at its list prices" }),
+    Type.Number({
+      description: "If provider_key_id is set: what the provider bills at its list prices",
+    }),
   ),
   queue_ms: nullable(
     Type.Integer({
@@ -152,7 +154,8 @@ const requestList = Type.Object({
   first_id: nullable(Type.String()),
   last_id: nullable(
     Type.String({
-      description: "`after` of the next page; with filters, not always an item of data",
+      description:
+        "Value of `after` for the next page. With filters, it can be the id of a request that is not in data",
     }),
   ),
   has_more: Type.Boolean(),
@@ -169,7 +172,7 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
       path: "/v1/requests",
       tag,
       summary:
-        "List requests of models, newest first: charged requests, and failed requests of the last 30 days",
+        "List model requests, newest first: charged requests, and failed requests of the last 30 days",
       access,
       query: requestsQuery,
       responses: { 200: { description: "Requests", schema: requestList } },
@@ -181,7 +184,7 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
       method: "GET",
       path: "/v1/requests/:id",
       tag,
-      summary: "Retrieve a request of a model",
+      summary: "Retrieve a model request",
       access,
       responses: { 200: { description: "The request", schema: shownRequest } },
       async handle({ params, caller: { key } }) {
@@ -202,7 +205,7 @@ async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
   const { organizationId } = key;
   const onlyKeyId = shownKeyId(key);
   const owner = { organizationId, keyId: onlyKeyId };
-  const after = query.after && (await findRequestPlace(sql, owner, query.after));
+  const after = query.after && (await findRequestPosition(sql, owner, query.after));
   if (query.after !== undefined && !after) {
     throw new GatewayError(
       "invalid_query",

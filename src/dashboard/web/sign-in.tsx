@@ -53,7 +53,7 @@ export function SignIn() {
         <p class="under">
           On its first start, the gateway printed the keys to its terminal or wrote them to{" "}
           <code>first-keys.json</code> in its data folder. Programs use{" "}
-          <code class="code">{new URL("v1", gatewayUrl).href}</code>;{" "}
+          <code class="code">{new URL("v1", gatewayUrl).href}</code>. See the{" "}
           <a href={new URL("docs", gatewayUrl).href}>API reference</a>.
         </p>
       </main>

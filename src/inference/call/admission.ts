@@ -19,7 +19,7 @@ import { GatewayError } from "../../lib/errors.ts";
 import type { ExactInteger } from "../../lib/exact-integer.ts";
 import { BASIS_POINTS } from "../../lib/money.ts";
 import { type FeeTerms, feeOfTerms } from "../../lib/plans.ts";
-import type { RequestFacts } from "../../lib/request-log.ts";
+import type { RequestLifetime } from "../../lib/request-log.ts";
 import { utcDay, utcMonth } from "../../lib/utc-time.ts";
 import {
   type RateDecision,
@@ -55,13 +55,14 @@ export interface ServingEndpoint {
   readonly byokKeyId?: string | undefined;
 }
 
-/** The platform fee of a request, by the endpoint that serves it. */
+/** The platform fee of a request, in basis points, by the endpoint that serves it. */
 export interface Fees {
   of(endpoint: ServingEndpoint): bigint;
   /**
    * Only on the BYOK plan: returns true if the endpoint is called with a provider key of the organization.
    */
   readonly serves?: ((endpoint: ServingEndpoint) => boolean) | undefined;
+  /** The fee at an endpoint with the operator's key. */
   readonly highest: bigint;
 }
 
@@ -88,7 +89,7 @@ export class CallAdmission {
     this.#dependencies = dependencies;
   }
 
-  /** Counts the request against the key's rate limit. Returns the headers of spec 4.5. Throws 429. */
+  /** Counts the request against the key's rate limit. Returns the rate limit headers. Throws 429. */
   takeRate({
     caller: { key, isLowPriority },
     admittedRateHeaders,
@@ -124,15 +125,15 @@ export class CallAdmission {
   /**
    * Decides from the head of a request whether its long body is read. The body is read only if the key has
    * requests and money left. The request is counted against the rate limit now, whether or not its body is
-   * valid, so that the rate limits reading and parsing. Running holds are ignored, because they can end
-   * before the body has arrived. Returns the rate limit headers, which every response contains. Throws 429,
-   * 402 or 503.
+   * valid, so that the rate limit also bounds reading and parsing. Running holds are ignored, because they
+   * can end before the body has arrived. Returns the rate limit headers, and sets them in `lifetime`, so
+   * that a rejection has them too. Throws 429, 402 or 503.
    */
-  async admitLongBody(caller: Caller, log: RequestFacts): Promise<RateHeaders> {
+  async admitLongBody(caller: Caller, lifetime: RequestLifetime): Promise<RateHeaders> {
     const { clock, read } = this.#dependencies;
     const { key } = caller;
     const headers = await this.takeRate({ caller, admittedRateHeaders: undefined });
-    log.headers = headers;
+    lifetime.responseHeaders = headers;
     await this.#assertTokensLeft(key);
     const nowMs = clock.nowMs();
     const [day, month] = [utcDay(nowMs).start, utcMonth(nowMs).start];

@@ -7,8 +7,8 @@ import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
 
 type Call = AdmittedCall<AcceptedRequest>;
 
-/** The results of trying the plan's candidates. */
-type Tries = Pick<Failover, "attemptLog" | "unhealthy" | "saturated" | "untried">;
+/** The outcome of a failover, for the headers that describe the route. */
+type FailoverResult = Pick<Failover, "attemptLog" | "unhealthy" | "saturated" | "untried">;
 
 const DROPPED_PARAMETERS = "x-gateway-dropped-parameters";
 const TRANSFORMS = "x-gateway-transforms";
@@ -21,11 +21,11 @@ const MAX_HEADER_CHARACTERS = 2_000;
 export function answerHeaders(
   call: Call,
   candidate: Candidate | undefined,
-  tries: Tries,
+  result: FailoverResult,
 ): Record<string, string> {
   const headers: Record<string, string> = {};
-  for (const name in call.log.headers) headers[name] = call.log.headers[name]!;
-  const { hold, tokens } = call;
+  const { hold, tokens, lifetime } = call;
+  for (const name in lifetime.responseHeaders) headers[name] = lifetime.responseHeaders[name]!;
   if (hold.isLowered || tokens?.outputLimit !== undefined) {
     const sent = candidate === undefined ? hold.outputTokens : sentLimit(call, candidate);
     if (sent !== undefined) headers["x-gateway-max-tokens"] = String(sent);
@@ -40,7 +40,7 @@ export function answerHeaders(
   if (candidate === undefined) return headers;
   headers["x-gateway-provider"] = candidate.providerId;
   headers["x-gateway-model"] = candidate.model.id;
-  explain(headers, call, tries);
+  explain(headers, call, result);
   return headers;
 }
 
@@ -49,13 +49,13 @@ export function admittedHeaders(call: Call): Record<string, string> {
   return answerHeaders(call, undefined, UNTRIED);
 }
 
-const UNTRIED: Tries = { attemptLog: [], unhealthy: [], saturated: [], untried: [] };
+const UNTRIED: FailoverResult = { attemptLog: [], unhealthy: [], saturated: [], untried: [] };
 
 /**
- * Returns the headers that describe the request to the provider. They are valid for each request that gets
- * the same answer.
+ * Returns those headers that describe the request to the provider. They also apply to later requests that
+ * get the same answer from the cache.
  */
-export function headersOfAsking(
+export function providerCallHeaders(
   headers: Readonly<Record<string, string>>,
 ): Readonly<Record<string, string>> {
   const names = [DROPPED_PARAMETERS, TRANSFORMS].filter((name) => headers[name] !== undefined);
@@ -70,10 +70,9 @@ export function addHitHeaders(
   headers: Record<string, string>,
   call: Call,
   figures: MeteredFigures,
-  ofAsking: Readonly<Record<string, string>>,
+  providerHeaders: Readonly<Record<string, string>>,
 ): void {
-  for (const name in call.log.headers) headers[name] = call.log.headers[name]!;
-  Object.assign(headers, ofAsking);
+  Object.assign(headers, call.lifetime.responseHeaders, providerHeaders);
   headers["x-gateway-provider"] = figures.provider;
   headers["x-gateway-model"] = figures.model;
   addChargeHeaders(headers, figures);
@@ -96,17 +95,17 @@ export function addCostHeader(
  * Adds the tried and the saturated endpoints to the headers of an error response, if the caller requested the
  * route.
  */
-export function explainFailure(call: Call, tries: Tries): void {
-  if (tries.attemptLog.length === 0 && tries.saturated.length === 0) return;
-  const headers = { ...call.log.headers };
-  explain(headers, call, tries);
-  call.log.headers = headers;
+export function explainFailure(call: Call, result: FailoverResult): void {
+  if (result.attemptLog.length === 0 && result.saturated.length === 0) return;
+  const headers = { ...call.lifetime.responseHeaders };
+  explain(headers, call, result);
+  call.lifetime.responseHeaders = headers;
 }
 
 /**
  * Returns the parameters that the candidate does not get. The headers of a stream can be sent before the
- * serving candidate is known. Then returns the parameters that any candidate lacks, so that none is dropped
- * silently.
+ * serving candidate is known. In that case, returns the parameters that any candidate does not support, so
+ * that none is dropped silently.
  */
 function droppedParameters(plan: RoutePlan, candidate: Candidate | undefined): readonly string[] {
   if (plan.unsupported === undefined) return [];
@@ -117,17 +116,17 @@ function droppedParameters(plan: RoutePlan, candidate: Candidate | undefined): r
 function explain(
   headers: Record<string, string>,
   { explainsRoute, plan }: Call,
-  tries: Tries,
+  result: FailoverResult,
 ): void {
   if (!explainsRoute) return;
   const { candidates, sortedBy, skipped = [] } = plan;
   const parts: [string, readonly string[]][] = [
     ["planned", candidates.map(({ endpointId }) => endpointId)],
-    ["tried", tries.attemptLog],
+    ["tried", result.attemptLog],
     ["sorted by", sortedBy === undefined ? [] : [sortedBy]],
-    ["unhealthy", tries.unhealthy],
-    ["full", tries.saturated],
-    ["not needed", tries.untried],
+    ["unhealthy", result.unhealthy],
+    ["full", result.saturated],
+    ["not needed", result.untried],
     ["skipped", skipped.map(({ baseEndpointId, reason }) => `${baseEndpointId}=${reason}`)],
   ];
   const shown = parts.filter(([, list], at) => at < 2 || list.length > 0);

@@ -106,22 +106,24 @@ async function prepareForBatch<Request extends AcceptedRequest, Answer>(
   const admitted = admittedInPhase(endpoint, call, {
     ...{ plan, fees, hold: { ...NO_HOLD, ...payer, requestId } },
   });
-  const sent = await batches!.request((provider) => {
+  const batchRequest = await batches!.request((provider) => {
     const recorded = { ...candidate, provider };
     const unsupported = plan.unsupported?.get(live);
     const candidatePlan =
-      unsupported === undefined ? plan : { ...plan, lacked: new Map([[recorded, unsupported]]) };
+      unsupported === undefined
+        ? plan
+        : { ...plan, unsupported: new Map([[recorded, unsupported]]) };
     return endpoint.call(callTo(recorded, requestId), recorded, {
       ...admitted,
       plan: candidatePlan,
     });
   });
-  if (sent === undefined) return undefined;
+  if (batchRequest === undefined) return undefined;
   const { fixedFemto, perUnitFemto, units } = endpoint.bound(request, candidate.terms, candidate);
   const feeBasisPoints = fees.of(candidate);
   return {
     candidate,
-    request: sent,
+    request: batchRequest,
     feeBasisPoints,
     hold: {
       ...payer,
@@ -198,7 +200,7 @@ async function answeredCandidate(
     ...{
       terms,
       providerId,
-      baseEndpointId: baseEndpointId,
+      baseEndpointId,
       endpointId: baseEndpointId,
       upstreamModel: providerModel,
     },
@@ -223,11 +225,12 @@ const NO_HOLD: Omit<Hold, "requestId" | "organizationId" | "keyId"> = {
 
 function admittedInPhase<Request extends AcceptedRequest, Answer>(
   { route, title, statedLimit }: PaidEndpoint<Request, Answer>,
-  { requestId, startedMs, request, clientSignal, log }: IncomingCall<Request>,
+  { requestId, startedMs, request, clientSignal, log, lifetime }: IncomingCall<Request>,
   { plan, hold, fees }: Pick<AdmittedCall<Request>, "plan" | "hold" | "fees">,
 ): AdmittedCall<Request> {
   return {
-    ...{ requestId, startedMs, request, clientSignal, log, plan, hold, fees, route, title },
+    ...{ requestId, startedMs, request, clientSignal, log, lifetime },
+    ...{ plan, hold, fees, route, title },
     statedLimit: statedLimit(request),
     explainsRoute: false,
     details: recordedDetails(request.fields),

@@ -10,7 +10,7 @@ import { providerCostFemto, toolCostFemto, usageFigures } from "../../billing/le
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { minus, plus } from "../../lib/exact-integer.ts";
 import { chargeNanoUsd, higher, holdNanoUsd, usdNumber } from "../../lib/money.ts";
-import type { RequestFacts } from "../../lib/request-log.ts";
+import type { RequestLog } from "../../lib/request-log.ts";
 import { traced } from "../../lib/trace.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { AdmittedCall } from "./call.ts";
@@ -68,7 +68,7 @@ export class CallCharge {
 
   /** Returns the charge for the usage: provider cost and fee, at most the hold. */
   figures(candidate: Candidate, usage: Usage, latencyMs: number): MeteredFigures {
-    const { hold, fees, title, details, cacheWriter: keeping } = this.#call;
+    const { hold, fees, title, details, cacheWriter } = this.#call;
     const { model, terms, providerId, byokKeyId, toolPrices } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
     const isByok = byokKeyId !== undefined;
@@ -95,7 +95,7 @@ export class CallCharge {
       status: 0,
       description: descriptionOf(title, model),
     };
-    keeping?.note(hold, figures, usage);
+    cacheWriter?.note(hold, figures, usage);
     return figures;
   }
 
@@ -160,15 +160,16 @@ export class CallCharge {
     if (storable?.claim.storeLargeResult !== undefined && isTooLarge(storable.body)) {
       const { claim, body } = storable;
       const small = { ...storable, body: null };
-      const keeping = claim.storeLargeResult!(body);
-      return keeping.then(() => this.settle(figures, status, errorCode, small, also));
+      const storing = claim.storeLargeResult!(body);
+      return storing.then(() => this.settle(figures, status, errorCode, small, also));
     }
     const { money, idempotency } = this.#dependencies;
     addHistory(figures, this.#call.log);
     const settled = withStatus(figures, status);
     this.#call.tokens?.end(figures.promptTokens + figures.completionTokens);
     const result =
-      storable && idempotency.store(storable.claim, 200, storable.headers, storable.body, storable);
+      storable &&
+      idempotency.storeEffect(storable.claim, 200, storable.headers, storable.body, storable);
     const stored = bothEffects(result, also);
     const event = this.#eventOf(settled, errorCode);
     return traced(
@@ -218,9 +219,7 @@ export class CallCharge {
   }
 }
 
-/**
- * Returns the provider's bill to the organization at its list prices. The gateway charges nothing for it.
- */
+/** Returns details of a BYOK call: the key, and the provider's bill to the organization at list prices. */
 function byokDetails(byokKeyId: string, listNano: bigint): Record<string, unknown> {
   return { provider_key_id: byokKeyId, list_price_usd: usdNumber(listNano) };
 }
@@ -239,7 +238,7 @@ const MIN_QUEUED_MS = 20;
 /** Adds the time to the first token, the wait and the routing to the details, if there are any. */
 function addHistory(
   figures: MeteredFigures,
-  { firstTokenMs, queuedMs = 0, routing }: RequestFacts,
+  { firstTokenMs, queuedMs = 0, routing }: RequestLog,
 ): void {
   const hasQueued = queuedMs >= MIN_QUEUED_MS;
   if (firstTokenMs === undefined && !hasQueued && routing === undefined) return;
@@ -256,12 +255,12 @@ function withStatus(figures: MeteredFigures, status: 200 | 400 | 408 | 499): Set
   return figures;
 }
 
+const DESCRIPTIONS = new WeakMap<CatalogueModel, { title: string; text: string }>();
+
 /**
  * Returns the same string object for all charges of a model and title, so that the ledger's comparison of
  * neighbouring charges is cheap.
  */
-const DESCRIPTIONS = new WeakMap<CatalogueModel, { title: string; text: string }>();
-
 function descriptionOf(title: string, model: CatalogueModel): string {
   let description = DESCRIPTIONS.get(model);
   if (description?.title !== title) {

@@ -1,7 +1,7 @@
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
 import type { Hold } from "../../billing/ledger/interface.ts";
 import type { Caller } from "../../http/caller.ts";
-import type { RequestFacts } from "../../lib/request-log.ts";
+import type { RequestLifetime, RequestLog } from "../../lib/request-log.ts";
 import type { TraceSpan } from "../../lib/trace.ts";
 import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../../providers/transport/call-abort.ts";
@@ -21,7 +21,8 @@ interface RunningRequest<Request> {
   readonly request: Request;
   /** Aborts when the client disconnects. */
   readonly clientSignal: AbortSignal;
-  readonly log: RequestFacts;
+  readonly log: RequestLog;
+  readonly lifetime: RequestLifetime;
   /** The guardrails of the call. Undefined if it has none. */
   readonly guard?: CallGuard | undefined;
 }
@@ -37,27 +38,27 @@ export interface IncomingCall<Request> extends RateSubject, RunningRequest<Reque
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
   readonly internalIdempotency?: InternalIdempotencyKey | undefined;
-  /** Stores a result that is too large for the idempotency table, as that of an idempotency claim. */
+  /** Stores a result that is too large for the idempotency table. See `IdempotencyClaim`. */
   storeLargeResult?(body: Uint8Array): Promise<void>;
   /** The phase of a batched call. Undefined for live calls. */
   readonly batchPhase?: BatchPhase | undefined;
   /** Returns the request with the guardrails' redactions in its body. Rejects with 400 if they block it. */
-  screened?(guard: CallGuard): Promise<Request>;
+  applyGuardrails?(guard: CallGuard): Promise<Request>;
   /** Absent for calls that the gateway makes itself. */
   readonly headers?: Headers | undefined;
   /** Authenticates the caller again. Rejects if the key can no longer call. */
   admitAgain(): Promise<Caller>;
   /**
-   * Answers the request after money is held for it and before a provider is called. `keepResult` stores the
+   * Answers the request after money is held for it and before a provider is called. `storeResult` stores the
    * result for its idempotency key. If this rejects, the hold is released.
    */
-  begin?(admitted: AdmittedCall<Request>, keepResult: KeepResult): Promise<void>;
+  begin?(admitted: AdmittedCall<Request>, storeResult: StoreResult): Promise<void>;
 }
 
 /**
  * Stores the result for the idempotency key of a call, if it has one. Resolves when the result is durable.
  */
-export type KeepResult = (headers: Record<string, string>, body: Uint8Array) => Promise<void>;
+export type StoreResult = (headers: Record<string, string>, body: Uint8Array) => Promise<void>;
 
 /** A call that is routed, within its limits, and has money held for it. */
 export interface AdmittedCall<Request> extends RunningRequest<Request> {
@@ -109,7 +110,7 @@ interface CallAim {
   readonly span?: TraceSpan | undefined;
 }
 
-/** A call of a provider and its abort signal, in one object. */
+/** One call of a provider, and its abort signal. One object, because it is created for every call. */
 export class ProviderCall extends CallAbort {
   readonly requestId: string;
   readonly stream: boolean;
@@ -177,9 +178,9 @@ export function providerRequest<Stated extends object>(call: ProviderCall, state
 
 /**
  * Returns the limit of output units for the provider: the caller's limit, or the limit lowered by the hold or
- * the key's tokens. The hold is that of the most expensive candidate. A candidate with a smaller limit could
- * reject a larger value. A hold never lowers the limit of a BYOK call, unless the key's budgets count such
- * calls.
+ * the key's tokens. Returns undefined if nothing sets a limit. A lowered limit is never above the
+ * candidate's own limit: it comes from the most expensive candidate, and a candidate with a smaller limit
+ * could reject it. A hold never lowers the limit of a BYOK call, unless the key's budgets count such calls.
  */
 export function sentLimit(
   { hold, statedLimit, tokens }: Pick<AdmittedCall<AcceptedRequest>, LimitFields>,

@@ -33,7 +33,7 @@ export interface AcceptedRequest {
   readonly bodyHash?: string | undefined;
 }
 
-/** An upper bound of the cost of a request at one candidate, as provider cost. */
+/** An upper bound of the provider's cost of a request at one candidate, before the fee. */
 export interface CostBound {
   /** The part that does not depend on the number of units. */
   readonly fixedFemto: ExactInteger;
@@ -43,18 +43,16 @@ export interface CostBound {
   readonly perUnitFemto: ExactInteger;
   /** The caller's limit of units, or the model's limit. */
   readonly units: number;
-  /**
-   * Tokens that count against the key's token limit: of the prompt, and of one more unit. 0 if the endpoint
-   * is not priced by tokens.
-   */
+  /** Tokens of the prompt that count against the key's token limit. 0 if the endpoint is not priced by tokens. */
   readonly fixedTokens: number;
+  /** Tokens of one more unit that count against that limit. 0 if the endpoint is not priced by tokens. */
   readonly perUnitTokens: number;
 }
 
 /**
- * Runs once after money is held, whatever the way of answering. Resolves with false if part of it failed; the
- * answer is then not stored for equal requests. Rejects with the error of the request, or with the signal's
- * reason.
+ * Does the gateway's own work for an answer, once, after money is held. Resolves with false if part of it
+ * failed; the answer is then not stored for equal requests. Rejects with the error of the request, or with
+ * the signal's reason.
  */
 export type Preparation = (call: {
   readonly organizationId: string;
@@ -62,7 +60,7 @@ export type Preparation = (call: {
   readonly signal: AbortSignal;
 }) => Promise<boolean>;
 
-/** The facts that the charge of an answer adds to it. */
+/** Facts that an answer contains and that are known once its charge is. */
 export interface AnswerFacts {
   readonly requestId: string;
   readonly candidate: Candidate;
@@ -148,7 +146,7 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   failureOf?(answer: Answer): unknown;
   /** Returns the usage that the provider reported, or the gateway's own count. */
   usage(answer: Answer, request: Request, terms: ModelTerms): Usage;
-  /** Returns the content type of whole answers, which a stored result keeps. JSON if absent. */
+  /** Returns the content type of a whole answer and of its stored result. JSON if absent. */
   answerType?(request: Request, answer: Answer): string;
   /** Returns the body of the response, as text or as UTF-8 bytes. */
   answer(answer: Answer, request: Request, facts: AnswerFacts): string | Uint8Array;
@@ -156,7 +154,7 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
    * Stores the answer before it is charged. The returned effect makes the stored answer visible in the same
    * transaction as the charge. Returns undefined if the endpoint stores nothing.
    */
-  keep?(
+  storeAnswer?(
     answer: Answer,
     admitted: AdmittedCall<Request>,
     facts: AnswerFacts,
@@ -169,7 +167,7 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   readonly cacheFormat?: CacheFormat<Request>;
 }
 
-/** The facts that a cache hit adds to the stored answer. A hit costs nothing. */
+/** Facts of the request that gets a cached answer, which the answer contains. A hit costs nothing. */
 export interface HitFacts {
   /** The id of the request that gets the answer. */
   readonly requestId: string;
@@ -205,14 +203,15 @@ export interface CacheFormat<Request extends AcceptedRequest> {
    * Converts a whole answer to the cache format. Returns undefined if it must not be stored. Never throws.
    */
   ofWhole(body: string | Uint8Array): string | undefined;
-  whole(kept: string, request: Request, facts: HitFacts): string;
+  /** Returns the body of a whole answer. */
+  whole(cached: string, request: Request, facts: HitFacts): string;
   /** Returns a gatherer. Absent if the endpoint serves no streams. */
   gather?(): AnswerGatherer;
   /** Returns all events of a stream. */
-  stream?(kept: string, request: Request, facts: HitFacts): string;
+  stream?(cached: string, request: Request, facts: HitFacts): string;
   /** Stores an answer from the cache, as the endpoint stores generated answers. */
-  keep?(
-    kept: string,
+  storeAnswer?(
+    cached: string,
     admitted: AdmittedCall<Request>,
     facts: HitFacts,
   ): Promise<StatementEffect | undefined>;
@@ -235,7 +234,7 @@ export interface StepMoney {
 
 /** The steps that an earlier call completed under the same idempotency key. */
 export interface EarlierSteps {
-  /** The state that was passed to `keep`. */
+  /** The state that was passed to `store`. */
   readonly state: unknown;
   /** True if these steps are already charged. Then only later steps are charged. */
   readonly isPaid: boolean;
@@ -249,7 +248,7 @@ export interface WholeAnswerSteps extends StepMoney {
    */
   earlier(candidate: Candidate): EarlierSteps | undefined;
   /** Stores the state after the steps so far, as JSON, if the call has an idempotency key. Never rejects. */
-  keep(candidate: Candidate, state: unknown): Promise<void>;
+  store(candidate: Candidate, state: unknown): Promise<void>;
 }
 
 /** The most that another step can use. */
@@ -310,7 +309,7 @@ export interface StreamForm<Request extends AcceptedRequest> {
    */
   maxOutputBytes?(request: Request): number | undefined;
   /** Returns true if the body can be sent to the provider again after its first event. */
-  keepsBody?(request: Request): boolean;
+  resendsBody?(request: Request): boolean;
   /** Returns true if the first event determines the charge. The headers then contain it. */
   isCostKnown?(request: Request, terms: ModelTerms): boolean;
   /**
@@ -328,8 +327,8 @@ export interface StreamForm<Request extends AcceptedRequest> {
   ): Promise<OpenedStream>;
   /** Returns the usage that the provider has reported so far, or the gateway's own count. */
   usage(answer: StreamedAnswer, request: Request, terms: ModelTerms): Usage;
-  /** Stores the answer, as `keep` of whole answers does. */
-  keep?(
+  /** Stores the answer, as `PaidEndpoint.storeAnswer` does for whole answers. */
+  storeAnswer?(
     answer: StreamedAnswer,
     admitted: AdmittedCall<Request>,
     facts: AnswerFacts,

@@ -7,20 +7,21 @@ import type { Candidate } from "./routing/plan-route.ts";
 import { asCallerError } from "./routing/provider-error.ts";
 import type { PaidCall, PaidCallDependencies } from "./run-call.ts";
 
-type Arrived<Request> = Pick<
+type IncomingFreeCall<Request> = Pick<
   IncomingCall<Request>,
-  "caller" | "admittedRateHeaders" | "log" | "request" | "requestId" | "clientSignal"
+  "caller" | "admittedRateHeaders" | "log" | "lifetime" | "request" | "requestId" | "clientSignal"
 >;
 
-/** The question of a free call, and how it is answered. */
+/** A question that a provider or the gateway answers without a charge, such as a count of tokens. */
 export interface FreeQuestion<Request, Answer> {
   /**
-   * Returns true if the candidate can be asked. If the first candidate cannot, or has no such route, the
-   * gateway answers.
+   * Returns true if the candidate can answer. If the first candidate cannot, or if the last one that was
+   * called has no such route, the gateway answers.
    */
   isAnsweredBy(candidate: Candidate): boolean;
   /** Asks the candidate. Rejects with ProviderFailure. */
   ask(call: ProviderCall, candidate: Candidate, request: Request): Promise<Answer>;
+  /** Returns the gateway's own answer. */
   answerHere(): Promise<Answer>;
 }
 
@@ -51,23 +52,23 @@ export class FreeCall<Request extends AcceptedRequest, Answer> {
 
   /** Answers the question. Rejects with the error of the step that rejected or failed it. */
   async run(
-    arrived: Arrived<Request>,
+    incoming: IncomingFreeCall<Request>,
     question: FreeQuestion<Request, Answer>,
   ): Promise<{ readonly answer: Answer; readonly headers: RateHeaders }> {
-    const { candidates } = await this.#paid.route(arrived);
-    const headers = await this.#dependencies.admission.takeRate(arrived);
-    arrived.log.headers = headers;
+    const { candidates } = await this.#paid.route(incoming);
+    const headers = await this.#dependencies.admission.takeRate(incoming);
+    incoming.lifetime.responseHeaders = headers;
     const [first] = candidates;
     if (first === undefined) throw unavailable();
     const answer = question.isAnsweredBy(first)
-      ? await this.#askInTurn(candidates, arrived, question)
+      ? await this.#askInTurn(candidates, incoming, question)
       : await question.answerHere();
     return { answer, headers };
   }
 
   async #askInTurn(
     candidates: readonly Candidate[],
-    { requestId, request, clientSignal }: Arrived<Request>,
+    { requestId, request, clientSignal }: IncomingFreeCall<Request>,
     question: FreeQuestion<Request, Answer>,
   ): Promise<Answer> {
     const call = new TimedCall(requestId);
@@ -113,8 +114,8 @@ class TimedCall extends ProviderCall implements EventListenerObject {
 const WITHOUT_ROUTE: ReadonlySet<number | undefined> = new Set([404, 405, 501]);
 
 /**
- * Returns the first answer of a candidate, or the gateway's own answer if the last candidate does not have
- * the route.
+ * Returns the first answer of a candidate, or the gateway's own answer if the last candidate that was called
+ * does not have the route.
  */
 async function firstAnswer<Answer>(
   candidates: readonly Candidate[],

@@ -24,7 +24,7 @@ import { bodyHash, idempotencyKeyOf } from "../../http/idempotency-key.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type ExactInteger, exact, plus } from "../../lib/exact-integer.ts";
 import { BASIS_POINTS, FEMTO_PER_NANO } from "../../lib/money.ts";
-import type { RequestFacts } from "../../lib/request-log.ts";
+import type { RequestLifetime } from "../../lib/request-log.ts";
 import { traced } from "../../lib/trace.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { Provider } from "../../providers/interface.ts";
@@ -69,21 +69,21 @@ export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDep
 export type RoutedCall<Request> = Pick<IncomingCall<Request>, "caller" | "log" | "request">;
 
 const NO_BOUNDS: readonly CostBound[] = [];
-const NO_MONEY: ReadonlySet<string> = new Set(["insufficient_credits", "budget_exhausted"]);
+const MONEY_CODES: ReadonlySet<string> = new Set(["insufficient_credits", "budget_exhausted"]);
 
 /** Runs the requests of one endpoint. */
 export class PaidCall<Request extends AcceptedRequest, Answer> {
   readonly endpoint: PaidEndpoint<Request, Answer>;
   readonly #dependencies: PaidCallDependencies;
   readonly #plans: RoutePlans;
-  readonly #warm: CacheAffinity;
+  readonly #cacheAffinity: CacheAffinity;
 
   constructor(dependencies: PaidCallDependencies, endpoint: PaidEndpoint<Request, Answer>) {
     this.endpoint = endpoint;
     this.#dependencies = dependencies;
     const { categories, alsoServes, capability } = endpoint;
     const { providers, tunedModels, calls } = dependencies;
-    this.#warm = new CacheAffinity(calls.steadyClock);
+    this.#cacheAffinity = new CacheAffinity(calls.steadyClock);
     this.#plans = new RoutePlans({
       models: tunedModels.shared,
       providers,
@@ -99,26 +99,32 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
    * Checks rate and remaining money before stored input (an earlier response, a conversation) is loaded. See
    * `admitLongBody`.
    */
-  admitReading({ caller, log }: { caller: Caller; log: RequestFacts }): Promise<RateHeaders> {
-    return this.#dependencies.admission.admitLongBody(caller, log);
+  admitReading({
+    caller,
+    lifetime,
+  }: {
+    readonly caller: Caller;
+    readonly lifetime: RequestLifetime;
+  }): Promise<RateHeaders> {
+    return this.#dependencies.admission.admitLongBody(caller, lifetime);
   }
 
   /** Runs a call. Rejects with the error of the step that rejected or failed the request. */
-  async run(arrived: IncomingCall<Request>): Promise<CallOutcome> {
-    if (arrived.batchPhase !== undefined) return runBatchPhase(this.#dependencies, this, arrived);
-    const order = arrived.headers && cacheOrderOf(arrived.headers);
-    const claim = this.#claimOf(arrived);
-    const guarding = this.guardOf(arrived);
+  async run(incoming: IncomingCall<Request>): Promise<CallOutcome> {
+    if (incoming.batchPhase !== undefined) return runBatchPhase(this.#dependencies, this, incoming);
+    const order = incoming.headers && cacheOrderOf(incoming.headers);
+    const claim = this.#claimOf(incoming);
+    const guarding = this.guardOf(incoming);
     const guard = guarding instanceof Promise ? await guarding : guarding;
-    let plan = await this.route(arrived);
+    let plan = await this.route(incoming);
     const { admission } = this.#dependencies;
-    const { trace } = arrived.log;
-    const headers = await traced(trace, "rate_limit", admission.takeRate(arrived));
-    arrived.log.headers = headers;
-    let call = arrived;
+    const { trace } = incoming.log;
+    const headers = await traced(trace, "rate_limit", admission.takeRate(incoming));
+    incoming.lifetime.responseHeaders = headers;
+    let call = incoming;
     if (guard !== undefined) {
-      const request = await traced(trace, "screen", arrived.screened!(guard));
-      call = { ...arrived, guard, request };
+      const request = await traced(trace, "screen", incoming.applyGuardrails!(guard));
+      call = { ...incoming, guard, request };
       plan = await this.route(call);
     }
     if (claim === undefined) return this.#serveCached(call, plan, undefined, order);
@@ -130,7 +136,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
     }
     try {
-      // After a long wait for another call the key can have changed.
+      // The key can have changed during a long wait for another call.
       const current = { ...call, caller: await call.admitAgain() };
       return await this.#serveCached(current, await this.route(current), claim, order);
     } catch (error) {
@@ -139,9 +145,12 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     }
   }
 
-  /** Returns the guardrails of a call, or undefined if it has none. Throws, or rejects with, 404 and 400. */
+  /**
+   * Returns the guardrails of a call, or undefined if it has none. Throws, or rejects with, 404 and 400. Not
+   * `async`: a chat whose guardrails are cached, or that has none, then has no additional await before its call.
+   */
   guardOf(call: IncomingCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
-    if (call.screened === undefined) return undefined;
+    if (call.applyGuardrails === undefined) return undefined;
     const { organizationId, id } = call.caller.key;
     const guardrailName = call.request.fields.guardrail ?? undefined;
     const guardrails = this.#dependencies.definitions.guardrails(organizationId, id, guardrailName);
@@ -187,13 +196,13 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   ): RoutePlan {
     const affinity = () => this.#affinityOf(request);
     const planned = this.#plans.plan(index, preferences, { affinity, byokKeys });
-    // Before the endpoint plans by candidate, because this replaces the candidates.
+    // This replaces the candidates. It comes before the endpoint's plan, which refers to them.
     const plan = caller.isLowPriority === true ? withLowPriority(planned) : planned;
     log.model = plan.models[0]!.id;
     assertModelsAllowed(caller.key, plan.models, preferences.modelsField, index);
-    const able = this.endpoint.plan?.(request, plan) ?? plan;
-    if (this.#warm.isEmpty || statesOrder(preferences.provider)) return able;
-    return this.#warm.prefer(able, () => this.#conversationOf(caller, request));
+    const supportedPlan = this.endpoint.plan?.(request, plan) ?? plan;
+    if (this.#cacheAffinity.isEmpty || statesOrder(preferences.provider)) return supportedPlan;
+    return this.#cacheAffinity.apply(supportedPlan, () => this.#conversationOf(caller, request));
   }
 
   #affinityOf(request: Request): string | undefined {
@@ -205,14 +214,19 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     return affinity === undefined ? undefined : `${key.organizationId}\n${affinity}`;
   }
 
-  /** Returns undefined if the plan has one candidate, or if the request states the order itself. */
-  #noteServedOf(
+  /**
+   * Returns the function that records the candidate that answered. Returns undefined if the plan has one
+   * candidate, or if the request states the order itself.
+   */
+  #servedRecorder(
     { caller, request }: IncomingCall<Request>,
     plan: RoutePlan,
   ): AdmittedCall<Request>["recordServed"] {
     if (plan.candidates.length < 2 || statesOrder(request.fields.provider)) return undefined;
     return (candidate) =>
-      this.#warm.recordServed(plan, candidate, () => this.#conversationOf(caller, request));
+      this.#cacheAffinity.recordServed(plan, candidate, () =>
+        this.#conversationOf(caller, request),
+      );
   }
 
   #serveCached(
@@ -221,17 +235,17 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     claim: IdempotencyClaim | undefined,
     order: CacheOrder | undefined,
   ): Promise<CallOutcome> {
-    const { cacheFormat: form } = this.endpoint;
-    return order === undefined || form === undefined
+    const { cacheFormat: format } = this.endpoint;
+    return order === undefined || format === undefined
       ? this.#serve(call, plan, claim)
-      : this.#serveThroughCache(call, plan, claim, { order, form });
+      : this.#serveThroughCache(call, plan, claim, { order, format });
   }
 
   #serveThroughCache(
     call: IncomingCall<Request>,
     plan: RoutePlan,
     claim: IdempotencyClaim | undefined,
-    cacheUse: { readonly order: CacheOrder; readonly form: CacheFormat<Request> },
+    cacheUse: { readonly order: CacheOrder; readonly format: CacheFormat<Request> },
   ): Promise<CallOutcome> {
     return this.#dependencies.cache.serve({
       ...{ ...cacheUse, endpoint: this.endpoint, call, plan, claim },
@@ -239,7 +253,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
         const current = { ...call, caller: await call.admitAgain() };
         return { call: current, plan: await this.route(current) };
       },
-      pay: (current, keeping) => this.#serve(current.call, current.plan, claim, keeping),
+      pay: (current, cacheWriter) => this.#serve(current.call, current.plan, claim, cacheWriter),
     });
   }
 
@@ -247,26 +261,27 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     call: IncomingCall<Request>,
     planned: RoutePlan,
     claim: IdempotencyClaim | undefined,
-    keeping?: CacheWriter,
+    cacheWriter?: CacheWriter,
   ): Promise<CallOutcome> {
     return call.caller.key.rateLimitTpm === null
-      ? this.#serveCounted(call, planned, claim, keeping)
-      : this.#serveWithinTokens(call, planned, claim, keeping);
+      ? this.#serveCounted(call, planned, claim, cacheWriter)
+      : this.#serveWithinTokens(call, planned, claim, cacheWriter);
   }
 
   async #serveWithinTokens(
     call: IncomingCall<Request>,
     planned: RoutePlan,
     claim: IdempotencyClaim | undefined,
-    keeping: CacheWriter | undefined,
+    cacheWriter: CacheWriter | undefined,
   ): Promise<CallOutcome> {
     const { admission } = this.#dependencies;
     const isExplicit = this.endpoint.statedLimit(call.request) !== undefined;
     const bounds = this.#bounds(call.request, planned);
     const tokens = await admission.takeTokens(call.caller, bounds, isExplicit);
-    call.log.headers = { ...call.log.headers, ...tokens?.headers };
+    const { lifetime } = call;
+    lifetime.responseHeaders = { ...lifetime.responseHeaders, ...tokens?.headers };
     try {
-      return await this.#serveCounted(call, planned, claim, keeping, tokens);
+      return await this.#serveCounted(call, planned, claim, cacheWriter, tokens);
     } catch (error) {
       tokens?.end(0);
       throw error;
@@ -277,7 +292,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     call: IncomingCall<Request>,
     planned: RoutePlan,
     claim: IdempotencyClaim | undefined,
-    keeping: CacheWriter | undefined,
+    cacheWriter: CacheWriter | undefined,
     tokens?: TokenReservation,
   ): Promise<CallOutcome> {
     const { request } = call;
@@ -294,7 +309,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     try {
       hold = await this.#hold(call, plan, fees, statedLimit, subjects, tokens?.outputLimit);
     } catch (error) {
-      plan = withoutMoney(plan, error);
+      plan = withByokOnly(plan, error);
       hold = await this.#hold(call, plan, fees, statedLimit, subjects, tokens?.outputLimit);
     }
     if (hold.isLowered) tokens?.lowerTo(mostUnits(plan, { hold, statedLimit, tokens }));
@@ -304,6 +319,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       request,
       clientSignal: call.clientSignal,
       log: call.log,
+      lifetime: call.lifetime,
       guard: call.guard,
       plan,
       hold,
@@ -316,8 +332,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       details: recordedDetails(request.fields),
       claim,
       preparation: this.endpoint.preparation?.(request),
-      cacheWriter: keeping,
-      recordServed: this.#noteServedOf(call, plan),
+      cacheWriter,
+      recordServed: this.#servedRecorder(call, plan),
     };
     if (call.begin !== undefined) return this.#serveBegun(call.begin, admitted);
     return this.#answer(admitted);
@@ -331,7 +347,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const { claim } = admitted;
     try {
       await begin(admitted, async (headers, body) => {
-        if (claim !== undefined) await idempotency.keep(claim, 200, headers, body);
+        if (claim !== undefined) await idempotency.storeWithoutCharge(claim, 200, headers, body);
       });
     } catch (error) {
       money.release(admitted.hold);
@@ -433,18 +449,18 @@ function mostUnits({ candidates }: RoutePlan, admitted: Parameters<typeof sentLi
   return Math.max(0, ...limits);
 }
 
-/** Returns the fee, rounded up. One extra nano-USD covers the separate rounding of the fee. */
+/** Returns an upper bound of the fee: one nano-USD more, because the charge rounds the fee separately. */
 function feeFemto(costFemto: ExactInteger, feeBasisPoints: bigint): ExactInteger {
   return exact((BigInt(costFemto) * feeBasisPoints) / BASIS_POINTS + FEMTO_PER_NANO);
 }
 
 /**
- * Returns the plan with only the BYOK candidates, if the money does not cover the operator's endpoints.
- * Throws the error if there are none, or if it is a different error.
+ * Returns the plan with only the BYOK candidates after a hold failed for lack of money. Throws the error if
+ * it has another reason, or if the plan has no BYOK candidates or no others.
  */
-function withoutMoney(plan: RoutePlan, error: unknown): RoutePlan {
+function withByokOnly(plan: RoutePlan, error: unknown): RoutePlan {
   const byokCandidates = plan.candidates.filter(({ byokKeyId }) => byokKeyId !== undefined);
-  const isMoneyError = error instanceof GatewayError && NO_MONEY.has(error.code);
+  const isMoneyError = error instanceof GatewayError && MONEY_CODES.has(error.code);
   if (
     !isMoneyError ||
     byokCandidates.length === 0 ||

@@ -32,8 +32,8 @@ interface Take extends Pick<RateDecision, "recount"> {
 }
 
 /**
- * The tokens that one call reserves in the window of its key. It is admitted with the most tokens that it can
- * use, as its money is held. When the call ends, its usage replaces the reservation. A call of several steps
+ * The tokens that one call reserves in the window of its key: at first the most that it can use, like the
+ * hold of its money. When the call ends, its usage replaces the reservation. A call of several steps
  * reserves step by step.
  */
 export class TokenReservation {
@@ -70,8 +70,8 @@ export class TokenReservation {
   }
 
   /**
-   * Admits a call with its highest possible usage. If the caller set no limit of units, it is lowered to the
-   * remaining window, as the hold is. Returns undefined if the call uses no counted tokens. Rejects with 429,
+   * Admits a call with its highest possible usage. If the caller set no limit of units, the
+   * limit is lowered to fit into the window, like that of a hold. Returns undefined if the call uses no counted tokens. Rejects with 429,
    * and with 400 if the call can never be admitted.
    */
   static async take(

@@ -51,8 +51,8 @@ export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
     if (admitted.clientSignal.aborted) throw clientClosed();
     if (admitted.preparation !== undefined) await run.prepare(admitted.preparation);
     await run.loadSteps();
-    const { tries } = run;
-    const answer = await tries.firstAnswer(
+    const { failover } = run;
+    const answer = await failover.run(
       (candidate) => run.call(candidate),
       (error) => run.failureOf(error),
     );
@@ -65,20 +65,20 @@ export async function wholeAnswer<Request extends AcceptedRequest, Answer>(
       throw blocked;
     }
     if (failure !== undefined && admitted.clientSignal.aborted) {
-      await run.settleLeft(figures);
+      await run.settleAfterDisconnect(figures);
       throw clientClosed();
     }
     const outcome = run.outcomeOf(answer, figures);
     const also =
-      endpoint.keep === undefined || failure !== undefined
+      endpoint.storeAnswer === undefined || failure !== undefined
         ? undefined
-        : await run.keep(answer, figures);
+        : await run.storeAnswer(answer, figures);
     await run.settle(outcome, figures, also);
-    if (run.isGone) throw clientClosed();
+    if (run.isClientGone) throw clientClosed();
     return outcome;
   } catch (error) {
     charge.release();
-    explainFailure(admitted, run.tries);
+    explainFailure(admitted, run.failover);
     if (!run.isExpired) throw error;
     throw dependencies.isAborting() ? stopping() : expired(error);
   } finally {
@@ -97,7 +97,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   extends ProviderCall
   implements EventListenerObject, Expiring
 {
-  tries: Failover;
+  failover: Failover;
   readonly charge: CallCharge;
   readonly #steps: WholeSteps | undefined;
   older: Expiring | undefined;
@@ -106,7 +106,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   isExpired = false;
   isAnswered = false;
   /** True if the client had disconnected when the answer was ready. */
-  isGone = false;
+  isClientGone = false;
   readonly #dependencies: WholeAnswerDependencies;
   readonly #endpoint: PaidEndpoint<Request, Answer>;
   readonly #admitted: AdmittedCall<Request>;
@@ -121,7 +121,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     this.#dependencies = dependencies;
     this.#endpoint = endpoint;
     this.#admitted = admitted;
-    this.tries = this.#triesOf(admitted.plan.candidates);
+    this.failover = this.#failoverFor(admitted.plan.candidates);
     this.charge = new CallCharge(dependencies, admitted);
     const { idempotency } = dependencies;
     if (takesSteps) this.#steps = new WholeSteps(this.charge, idempotency, admitted.claim);
@@ -161,10 +161,10 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     await this.#steps.load();
     const { candidates } = this.#admitted.plan;
     const inOrder = this.#steps.inOrder(candidates);
-    if (inOrder !== candidates) this.tries = this.#triesOf(inOrder);
+    if (inOrder !== candidates) this.failover = this.#failoverFor(inOrder);
   }
 
-  #triesOf(candidates: readonly Candidate[]): Failover {
+  #failoverFor(candidates: readonly Candidate[]): Failover {
     const { log, hold } = this.#admitted;
     return new Failover(this.#dependencies.calls, { plan: { candidates }, log, hold }, this);
   }
@@ -172,7 +172,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   call(candidate: Candidate): Promise<Answer> {
     const { log, startedMs } = this.#admitted;
     log.queuedMs ??= performance.now() - startedMs;
-    this.aimAt(candidate, this.tries, log.traceparent);
+    this.aimAt(candidate, this.failover, log.traceparent);
     return this.#endpoint.call(this, candidate, this.#admitted, this.#steps);
   }
 
@@ -186,9 +186,11 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     if (failure === undefined) return undefined;
     if (clientSignal.aborted) return clientClosed(failure);
     if (this.isExpired && this.#dependencies.isAborting()) throw stopping();
-    const error = this.isExpired ? expired(failure) : asStreamError(failure, this.tries.attemptLog);
+    const error = this.isExpired
+      ? expired(failure)
+      : asStreamError(failure, this.failover.attemptLog);
     if (claim !== undefined && RETRYABLE.has(error.code)) {
-      this.tries.end(!isOfProvider(failure));
+      this.failover.end(!isOfProvider(failure));
       throw error;
     }
     return error;
@@ -202,9 +204,9 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   figuresOf(answer: Answer, error: GatewayError | undefined): WholeFigures {
-    const { candidate } = this.tries;
+    const { candidate } = this.failover;
     const usage = this.#endpoint.usage(answer, this.#admitted.request, candidate.terms);
-    this.tries.end(error === undefined || !isOfProvider(error), usage.completionTokens);
+    this.failover.end(error === undefined || !isOfProvider(error), usage.completionTokens);
     this.#admitted.recordServed?.(candidate);
     const latencyMs = performance.now() - this.#admitted.startedMs;
     const figures = this.charge.figures(candidate, usage, latencyMs);
@@ -213,14 +215,14 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   }
 
   /** Stores the answer, for an endpoint with `keep`. */
-  keep(answer: Answer, figures: WholeFigures): Promise<StatementEffect | undefined> {
-    return this.#endpoint.keep!(answer, this.#admitted, this.#factsOf(figures));
+  storeAnswer(answer: Answer, figures: WholeFigures): Promise<StatementEffect | undefined> {
+    return this.#endpoint.storeAnswer!(answer, this.#admitted, this.#factsOf(figures));
   }
 
   #factsOf({ usage, figures, error }: WholeFigures): AnswerFacts {
     const { requestId } = this.#admitted;
     const costUsd = usdNumber(figures.chargeNano);
-    return { requestId, candidate: this.tries.candidate, usage, costUsd, error };
+    return { requestId, candidate: this.failover.candidate, usage, costUsd, error };
   }
 
   /** Returns the response for the client. It is sent after the charge. */
@@ -228,7 +230,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     const { request } = this.#admitted;
     const { figures } = charged;
     const body = this.#endpoint.answer(answer, request, this.#factsOf(charged));
-    const headers = answerHeaders(this.#admitted, this.tries.candidate, this.tries);
+    const headers = answerHeaders(this.#admitted, this.failover.candidate, this.failover);
     headers["content-type"] = this.#endpoint.answerType?.(request, answer) ?? "application/json";
     addChargeHeaders(headers, figures);
     return { kind: "whole", headers, body };
@@ -244,8 +246,8 @@ class WholeRun<Request extends AcceptedRequest, Answer>
     also: StatementEffect | undefined,
   ): Promise<void> {
     const { claim, clientSignal, log } = this.#admitted;
-    this.isGone = clientSignal.aborted;
-    if (this.isGone && claim === undefined) {
+    this.isClientGone = clientSignal.aborted;
+    if (this.isClientGone && claim === undefined) {
       return this.charge.settle(figures, 499, "client_closed_request");
     }
     const storable = claim && {
@@ -255,7 +257,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
       isClaimNeeded: true,
     };
     const stored = bothEffects(also, this.#steps?.removal);
-    if (this.isGone)
+    if (this.isClientGone)
       return this.charge.settle(figures, 499, "client_closed_request", storable, stored);
     if (error !== undefined) log.errorCode = error.code;
     return this.charge.settle(figures, 200, error?.code, storable, stored);
@@ -265,7 +267,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
    * Charges the steps so far after a disconnect of the client. The next call under the key continues from
    * them.
    */
-  settleLeft({ figures }: WholeFigures): Promise<void> {
+  settleAfterDisconnect({ figures }: WholeFigures): Promise<void> {
     const also = this.#steps?.payment;
     return this.charge.settle(figures, 499, "client_closed_request", undefined, also);
   }
@@ -280,7 +282,7 @@ class WholeRun<Request extends AcceptedRequest, Answer>
   end(): void {
     // No effect if the result was reported before. It was not if the gateway itself failed to process the
     // answer.
-    this.tries.end(false);
+    this.failover.end(false);
     this.#dependencies.deadlines.cancel(this);
     this.#admitted.clientSignal.removeEventListener("abort", this);
     if (!this.isAnswered) this.#admitted.log.costNano = 0n;

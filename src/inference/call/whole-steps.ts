@@ -45,7 +45,7 @@ export class WholeSteps implements WholeAnswerSteps {
   /** Loads the stored steps of an earlier call under the key. */
   async load(): Promise<void> {
     if (this.#claim === undefined) return;
-    const stored = await this.#idempotency.takeSteps(this.#claim);
+    const stored = await this.#idempotency.loadSteps(this.#claim);
     if (stored === undefined) return;
     this.#areStored = true;
     this.#earlier = { ...(stored.state as StoredState), isPaid: stored.isPaid };
@@ -71,13 +71,13 @@ export class WholeSteps implements WholeAnswerSteps {
     return this.#charge.cover(candidate, usage, step);
   }
 
-  async keep(candidate: Candidate, state: unknown): Promise<void> {
+  async store(candidate: Candidate, state: unknown): Promise<void> {
     if (this.#claim === undefined) return;
     const stored: StoredState = { server: serverOf(candidate), state };
     const plain = new TextEncoder().encode(JSON.stringify(stored));
     if (plain.length > MAX_STATE_BYTES) return;
     this.#areStored = true;
-    await this.#idempotency.keepSteps(this.#claim, plain);
+    await this.#idempotency.storeSteps(this.#claim, plain);
   }
 
   /**

@@ -20,7 +20,7 @@ import type { DefinitionCache } from "./definition-cache.ts";
 export interface DefinitionsDependencies {
   readonly sql: Database;
   readonly clock: Clock;
-  readonly known: DefinitionCache;
+  readonly cache: DefinitionCache;
 }
 
 interface KindOfDefinition {
@@ -137,7 +137,7 @@ export class DefinitionService {
       throw new GatewayError("name_taken", message, { param: "name", cause: error });
     } finally {
       // Other instances are notified by the change feed.
-      this.#dependencies.known.forget(organizationId);
+      this.#dependencies.cache.forget(organizationId);
     }
   }
 

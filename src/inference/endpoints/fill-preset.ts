@@ -1,7 +1,7 @@
 import type { Check } from "../../http/validate.ts";
 import { isFields } from "../../lib/json.ts";
 import type { DefinitionCache, Preset } from "../definitions/definition-cache.ts";
-import type { Prepare } from "./paid-route.ts";
+import type { LoadedBody, PaidContext, Prepare } from "./paid-route.ts";
 import { routedFields } from "./routed-fields.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -58,22 +58,25 @@ export function fillRouted<Body extends { readonly preset?: string | null }>(
   } as unknown as Body;
 }
 
-/** Fills bodies that the event loop has parsed. A work thread fills the long bodies that it parses. */
+/**
+ * Returns a preparation that fills bodies which the event loop has parsed. A work thread fills the long bodies
+ * that it parses.
+ */
 export function preparePreset<Body extends object>(
   definitions: DefinitionCache,
   fill: FillPreset<Body>,
   check: Check,
 ): Prepare {
+  const load = async (
+    { body, caller, admittedRateHeaders }: PaidContext,
+    name: string,
+  ): Promise<LoadedBody> => {
+    const filled = fill(body as Body, await definitions.preset(caller.key.organizationId, name));
+    check(filled);
+    return { body: filled, admittedRateHeaders };
+  };
   return (context) => {
-    const { body, admittedRateHeaders } = context;
-    const name = presetNamed(body);
-    if (name === undefined) return { body, admittedRateHeaders };
-    const prepared = (preset: Preset) => {
-      const filled = fill(body as Body, preset);
-      check(filled);
-      return { body: filled, admittedRateHeaders };
-    };
-    const preset = definitions.preset(context.caller.key.organizationId, name);
-    return preset instanceof Promise ? preset.then(prepared) : prepared(preset);
+    const name = presetNamed(context.body);
+    return name === undefined ? undefined : load(context, name);
   };
 }

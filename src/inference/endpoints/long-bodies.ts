@@ -8,11 +8,11 @@ import { resultOf, type ThreadOutcome } from "../../providers/thread-work.ts";
 import type { CallGuard } from "../call/guard/call-guard.ts";
 import type { DefinitionCache, Preset } from "../definitions/definition-cache.ts";
 import type { Guardrail } from "../guardrails/screening/guardrail.ts";
-import type { Screened } from "../guardrails/screening/screen-json.ts";
+import type { ScreeningResult } from "../guardrails/screening/screen-json.ts";
 
-/** Total bytes of long bodies that are stored until their providers answer, over all requests. */
+/** Maximum bytes of long bodies that are stored until their providers answer, over all requests. */
 export const MAX_STORED_BYTES = 536_870_912;
-/** The part of `MAX_KEPT_BYTES` that one organization can use. */
+/** The part of `MAX_STORED_BYTES` that one organization can use. */
 export const MAX_STORED_BYTES_OF_ONE = MAX_STORED_BYTES / 2;
 
 /** A call of the work thread. Each call carries the body, so that a thread can end between two calls. */
@@ -54,7 +54,7 @@ export type LongBodyRead<Facts> =
 
 type ReadFacts<Facts> = Extract<LongBodyRead<Facts>, { readonly facts: Facts }>;
 
-type ScreenedBody = Pick<Screened<unknown>, "isBlocked" | "hits"> & {
+type ScreenedBody = Pick<ScreeningResult<unknown>, "isBlocked" | "hits"> & {
   /** The text that a moderation model reads. */
   readonly texts: string;
 };
@@ -68,14 +68,13 @@ export interface LongBody<Facts> {
   readonly preset: Preset | undefined;
   shapedAs(shape: unknown): ChatBody;
   /**
-   * Returns the body with the texts that guardrails redact removed. Rejects with 400 if a guardrail blocks
-   * the body.
+   * Returns the body with the redactions of the guardrails. Rejects with 400 if a guardrail blocks the body.
    */
   screened(guard: CallGuard): Promise<LongBody<Facts>>;
   release(): void;
 }
 
-/** Reads and renders bodies in a work thread that are too long for the event loop. */
+/** Reads and renders, in a work thread, bodies that are too long for the event loop. */
 export class LongBodies {
   readonly #thread: FairWorkThread;
   readonly #definitions: DefinitionCache;
@@ -131,7 +130,7 @@ function readBody<Facts>(
     release: () => body.release(),
     async screened(guard) {
       const read = await body.screen<Facts>(guard.guardrails, signal);
-      guard.noteInput(read.screened!);
+      guard.recordInput(read.screened!);
       await guard.moderateInput(read.screened!.texts);
       return readBody(body, bytes, read.facts, signal);
     },

@@ -49,7 +49,7 @@ function filled(form: LongBodyForm, request: unknown, preset: Preset | undefined
 }
 
 /**
- * Total size of the parsed requests that wait for their rendering, measured in bytes of their JSON. A request
+ * Maximum total size of the parsed requests that wait for their rendering, in bytes of their JSON. A request
  * that is no longer stored is parsed again.
  */
 const MAX_PARSED_BYTES = 67_108_864;

@@ -26,14 +26,15 @@ export interface LoadedBody {
 }
 
 /**
- * Loads the stored input of a request. If the load takes long, it first waits for `admit`, which counts the
- * request in the rate window and rejects if the key has no budget left. Throws or rejects if the request is
- * rejected.
+ * Loads the stored input of a request. Before long work it waits for `admit`, which counts the request in the
+ * rate window and rejects if no budget or credit is left. Rejects if the request is rejected. Returns
+ * undefined, and not a promise, if nothing is loaded: a chat without these features then has no additional
+ * await before its call.
  */
 export type Prepare = (
   context: PaidContext,
   admit: () => Promise<LoadedBody["admittedRateHeaders"]>,
-) => LoadedBody | Promise<LoadedBody>;
+) => Promise<LoadedBody> | undefined;
 
 /** Answers a request without waiting for its call. Returns undefined if the request is answered by its call. */
 export type BackgroundStart<Request> = (
@@ -46,13 +47,13 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
   description: Omit<RouteDefinition, "method" | "handle" | "takesIdempotencyKey">,
   prepare?: Prepare,
-  takeOver?: BackgroundStart<Request>,
+  startInBackground?: BackgroundStart<Request>,
 ): RouteDefinition {
-  const answer = (context: PaidContext, prepared: LoadedBody): Promise<Response> => {
+  const answer = (context: PaidContext, loaded: LoadedBody): Promise<Response> => {
     const isForm = description.modelForm !== undefined;
-    const incoming = incomingCall(call, context, prepared, isForm);
+    const incoming = incomingCall(call, context, loaded, isForm);
     return (
-      takeOver?.(context, incoming) ??
+      startInBackground?.(context, incoming) ??
       call.run(incoming).then((outcome) => responseOf(context, outcome))
     );
   };
@@ -61,10 +62,10 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
     method: "POST",
     takesIdempotencyKey: true,
     handle(context: PaidContext) {
-      const prepared = prepare?.(context, () => call.admitReading(context)) ?? context;
-      return prepared instanceof Promise
-        ? prepared.then((body) => answer(context, body))
-        : answer(context, prepared);
+      const loading = prepare?.(context, () => call.admitReading(context));
+      return loading === undefined
+        ? answer(context, context)
+        : loading.then((loaded) => answer(context, loaded));
     },
   };
 }
@@ -84,7 +85,7 @@ function incomingCall<Request extends AcceptedRequest, Answer>(
     startedMs: context.startedMs,
     admittedRateHeaders,
     request,
-    screened: async (guard) => {
+    applyGuardrails: async (guard) => {
       const readable = (guard.screensInput && (await call.endpoint.readable?.(body))) || body;
       const screened = isForm ? screenedForm(readable, guard) : screenedBody(readable, guard);
       return call.endpoint.accept(await screened, headers, guard);
@@ -97,24 +98,25 @@ function incomingCall<Request extends AcceptedRequest, Answer>(
     headers: context.request.headers,
     clientSignal: context.request.signal,
     log: context.log,
+    lifetime: context.lifetime,
     admitAgain: () => context.admitAgain(),
   };
 }
 
-/** The method that applies guardrails to a body that `guard.input` cannot read directly. */
-export const GUARDRAILS_APPLIED: unique symbol = Symbol("screened");
+/** The name of the method that applies guardrails to a body that `guard.input` cannot read directly. */
+export const APPLY_GUARDRAILS: unique symbol = Symbol("screened");
 
 /** A body that a work thread holds, or that is part of a longer text. */
 interface ScreenableBody {
-  [GUARDRAILS_APPLIED](guard: CallGuard): Promise<unknown>;
+  [APPLY_GUARDRAILS](guard: CallGuard): Promise<unknown>;
 }
 
 function screenedBody(body: unknown, guard: CallGuard): Promise<unknown> {
-  const isScreenable = typeof body === "object" && body !== null && GUARDRAILS_APPLIED in body;
-  return isScreenable ? (body as ScreenableBody)[GUARDRAILS_APPLIED](guard) : guard.input(body);
+  const isScreenable = typeof body === "object" && body !== null && APPLY_GUARDRAILS in body;
+  return isScreenable ? (body as ScreenableBody)[APPLY_GUARDRAILS](guard) : guard.input(body);
 }
 
-/** Applies guardrails to the fields of a form. Its files are audio and images. */
+/** Applies guardrails to the fields of a form. Its files are audio and images, which are not checked. */
 async function screenedForm(body: unknown, guard: CallGuard): Promise<unknown> {
   const form = body as ReceivedForm;
   return { ...form, fields: await guard.input(form.fields) };
@@ -137,8 +139,8 @@ export function responseOf(context: PaidContext, outcome: CallOutcome): Response
 const AUDIO = /^audio\//;
 
 /**
- * Returns audio in one piece, so that the response has a Content-Length, which players need. Bun sends a
- * stream of pieces in chunked encoding.
+ * Returns the body of a response. Audio stays in one piece, so that the response has a Content-Length, which
+ * players use. Bun sends a stream of pieces in chunked encoding.
  */
 function bodyOf({ body, headers }: Exclude<CallOutcome, { readonly kind: "stream" }>): BodyInit {
   const isAudio = body instanceof Uint8Array && AUDIO.test(headers["content-type"] ?? "");

@@ -34,7 +34,7 @@ interface EndpointServices {
   readonly hosted: HostedServices;
 }
 
-/** Returns the routes of all billed endpoints that answer within the HTTP request. */
+/** Returns the routes that call models, and those of stored responses and conversations. */
 export function modelEndpoints(
   dependencies: PaidCallDependencies,
   { longBodies, workThread, images, responses, hosted, allowsEcho, documents }: EndpointServices,

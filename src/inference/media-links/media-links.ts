@@ -71,7 +71,7 @@ export class MediaLinks {
     const failed = writes.find((result) => result.status === "rejected");
     if (failed !== undefined) throw asStorageFailure(failed.reason);
     if ((await beginMediaLinks(sql, ids)) === ids.length) return ids;
-    // Their rows have possibly been deleted. In that case nothing else would find the bytes.
+    // Their rows have possibly been deleted. In that case nothing else would delete the bytes.
     await Promise.all(ids.map((id) => this.#remove(id)));
     throw overloaded("The links could not be created in time; try again.");
   }

@@ -30,7 +30,7 @@ export interface AnthropicPage {
 }
 
 /** Returns true if a request comes from a client of Anthropic's API, which sends the API version. */
-export function asksAsAnthropic(request: Request): boolean {
+export function isAnthropicClient(request: Request): boolean {
   return request.headers.has("anthropic-version");
 }
 

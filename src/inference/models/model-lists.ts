@@ -16,12 +16,12 @@ export interface ModelListsDependencies {
   readonly intervalMs: number;
   random(): number;
   /** Reads a provider's list. Rejects with an Error whose message has one line. */
-  ask(provider: ProviderConfig): Promise<readonly DiscoveredModel[]>;
+  readList(provider: ProviderConfig): Promise<readonly DiscoveredModel[]>;
   /** The lists that an earlier process saved. */
   readonly saved: ReadonlyMap<string, StoredModelList>;
   save(lists: ReadonlyMap<string, StoredModelList>): Promise<void>;
   /** Called once after each reading with changed models. If it rejects, the lists are read again soon. */
-  changed(lists: ModelLists): Promise<void>;
+  onChanged(lists: ModelLists): Promise<void>;
   onUnanswered(provider: ProviderConfig, reason: string): void;
   onError(error: unknown): void;
 }
@@ -93,7 +93,7 @@ export class ProvidersModelLists {
     let failed = 0;
     await Promise.all(
       providers.map(async (provider) => {
-        const models = this.#isStopped ? undefined : await this.#ask(provider);
+        const models = this.#isStopped ? undefined : await this.#tryRead(provider);
         if (models === undefined) failed++;
         else this.#lists.set(provider.id, { models, readAtMs: clock.nowMs() });
       }),
@@ -103,11 +103,11 @@ export class ProvidersModelLists {
 
   /** @param isRead true if there are lists to save */
   async #publish(isRead: boolean): Promise<void> {
-    const { save: keep, onError } = this.#dependencies;
+    const { save, onError } = this.#dependencies;
     if (this.#isStopped) return;
     try {
       await this.#publishLists();
-      if (isRead) await keep(this.#lists);
+      if (isRead) await save(this.#lists);
     } catch (error) {
       onError(error);
     }
@@ -117,7 +117,7 @@ export class ProvidersModelLists {
     const lists = JSON.stringify([...this.lists]);
     if (lists === this.#published) return;
     try {
-      await this.#dependencies.changed(this.lists);
+      await this.#dependencies.onChanged(this.lists);
       this.#published = lists;
     } catch (error) {
       this.#failures = Math.max(1, this.#failures);
@@ -125,9 +125,9 @@ export class ProvidersModelLists {
     }
   }
 
-  async #ask(provider: ProviderConfig): Promise<readonly DiscoveredModel[] | undefined> {
+  async #tryRead(provider: ProviderConfig): Promise<readonly DiscoveredModel[] | undefined> {
     try {
-      return await this.#dependencies.ask(provider);
+      return await this.#dependencies.readList(provider);
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       if (!this.#isStopped) this.#dependencies.onUnanswered(provider, reason);

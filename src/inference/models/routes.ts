@@ -9,7 +9,7 @@ import {
   type AnthropicPage,
   anthropicList,
   anthropicModel,
-  asksAsAnthropic,
+  isAnthropicClient,
 } from "./anthropic-list.ts";
 import type { ModelCatalogue } from "./model-catalogue.ts";
 import {
@@ -43,7 +43,7 @@ interface ListQuery extends FilterQuery, AnthropicPage {
 const common = {
   tag: "Models",
   access: { kind: "catalogue", scope: "models:read" },
-  wire: (request: Request) => (asksAsAnthropic(request) ? anthropicWire : undefined),
+  wire: (request: Request) => (isAnthropicClient(request) ? anthropicWire : undefined),
 } as const;
 
 /**
@@ -71,7 +71,7 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
       async handle(context) {
         const model = await catalogue.find(organizationOf(context), nameOf(context));
         return jsonResponse(
-          asksAsAnthropic(context.request) ? anthropicModel(model) : catalogue.detail(model),
+          isAnthropicClient(context.request) ? anthropicModel(model) : catalogue.detail(model),
         );
       },
     },
@@ -110,7 +110,7 @@ function listRoute(catalogue: ModelCatalogue): RouteDefinition {
     async handle(context) {
       const query = context.query;
       const models = await filtered(catalogue, context, query);
-      const isAnthropic = asksAsAnthropic(context.request);
+      const isAnthropic = isAnthropicClient(context.request);
       assertPaging(query, isAnthropic);
       if (isAnthropic) return jsonResponse(anthropicList(models, query));
       const { offset = 0, limit = models.length } = query;
@@ -166,7 +166,7 @@ function nextPath({ request }: RequestContext, offset: number): string {
  * Models that are described before the event loop runs again. A model that no list contained before takes 0.1
  * ms.
  */
-const DESCRIBED_AT_ONCE = 200;
+const MODELS_PER_PIECE = 200;
 
 async function listResponse(
   catalogue: ModelCatalogue,
@@ -176,7 +176,7 @@ async function listResponse(
   const data: string[] = [];
   for (const model of models) {
     data.push(catalogue.listed(model));
-    if (data.length % DESCRIBED_AT_ONCE === 0) await yieldToEventLoop();
+    if (data.length % MODELS_PER_PIECE === 0) await yieldToEventLoop();
   }
   return jsonTextResponse(
     `{"object":"list","data":[${data.join(",")}],${JSON.stringify(rest).slice(1)}`,

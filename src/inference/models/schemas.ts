@@ -102,7 +102,7 @@ const openRouterFields = {
   canonical_slug: Type.String(),
   hugging_face_id: Type.Null(),
   architecture: Type.Object({
-    modality: Type.String({ description: "Such as text+image->text" }),
+    modality: Type.String({ description: "For example text+image->text" }),
     input_modalities: Type.Array(Type.String()),
     output_modalities: Type.Array(Type.String()),
     tokenizer: Type.String(),
@@ -141,7 +141,7 @@ const model = Type.Object(modelFields);
 export const modelDetail = Type.Object({
   ...modelFields,
   canonical_id: Type.Optional(
-    Type.String({ description: "The model of which this is one provider's endpoint" }),
+    Type.String({ description: "Id of the model, if this entry is one provider's endpoint of it" }),
   ),
   endpoints: Type.Array(
     Type.Object({

@@ -28,12 +28,12 @@ type OpenEvents = ReturnType<EventFollowing["reserve"]>["open"];
 export function answerBackground(
   { runs, following }: ResponseServices,
   call: ResponsesCall,
-  keeping: ResponseStoreWriter,
+  storeWriter: ResponseStoreWriter,
 ): BackgroundStart<AcceptedResponse> {
   return (context, arrived) => {
     const { background, facts } = arrived.request;
     if (background === undefined) return undefined;
-    const start = () => runs.start(call, arrived, keeping);
+    const start = () => runs.start(call, arrived, storeWriter);
     return startAndAnswer(context, following, facts.isStreamed, start);
   };
 }
@@ -54,7 +54,7 @@ async function startAndAnswer(
     throw error;
   }
   // The request ends when its call ends.
-  if (begun.kind === "begun") context.log.isDeferred = true;
+  if (begun.kind === "begun") context.lifetime.isDeferred = true;
   if (reservation !== undefined) {
     const headers = begun.kind === "begun" ? begun.headers : REPLAYED;
     return eventsOf(context, reservation.open, { id: idOf(begun), startingAfter: -1 }, headers);

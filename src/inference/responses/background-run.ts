@@ -37,11 +37,11 @@ export class BackgroundRun {
 
   constructor(parts: BackgroundRunParts) {
     this.#parts = parts;
-    const { store, clock, id, organizationId, chainPosition: place } = parts;
+    const { store, clock, id, organizationId, chainPosition: position } = parts;
     this.#response = {
       ...{ id, organizationId },
-      previousId: place?.previousId ?? null,
-      chainId: place?.chainId ?? id,
+      previousId: position?.previousId ?? null,
+      chainId: position?.chainId ?? id,
     };
     const log = {
       clock,
@@ -71,9 +71,9 @@ export class BackgroundRun {
     const created = eventFrame("response.created", 0, `"response":${json}`);
     const queued = eventFrame("response.queued", 1, `"response":${json}`);
     const bytes = Buffer.from(created + queued, "latin1");
-    const { store, chainPosition: place } = this.#parts;
+    const { store, chainPosition: position } = this.#parts;
     const events = { firstSequence: 0, lastSequence: framesIn(bytes) - 1, bytes };
-    const chainBytes = place?.chainBytes ?? 0;
+    const chainBytes = position?.chainBytes ?? 0;
     this.#begunJson = json;
     try {
       await store.begin(this.#response, { chainBytes, json, events });
@@ -95,7 +95,7 @@ export class BackgroundRun {
   }
 
   /** Writes the events of the call's stream. Resolves at the end of the stream. */
-  async take(body: ReadableStream<Uint8Array>): Promise<void> {
+  async writeEvents(body: ReadableStream<Uint8Array>): Promise<void> {
     const reader = body.getReader();
     this.signal.addEventListener("abort", () => void reader.cancel().catch(() => {}));
     for (let read = await reader.read(); !read.done; read = await reader.read()) {

@@ -4,9 +4,9 @@ import { ERROR_TABLE } from "../../http/error-response.ts";
 import { ChangeListeners } from "../../lib/change-listeners.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { clientClosed } from "../../lib/errors.ts";
-import type { RequestFacts } from "../../lib/request-log.ts";
+import type { RequestLifetime, RequestLog } from "../../lib/request-log.ts";
 import { admittedHeaders } from "../call/answer-headers.ts";
-import type { CallOutcome, IncomingCall, KeepResult } from "../call/call.ts";
+import type { CallOutcome, IncomingCall, StoreResult } from "../call/call.ts";
 import type { AcceptedResponse, AdmittedResponse } from "../endpoints/responses/accepted.ts";
 import type { ResponsesCall } from "../endpoints/responses/endpoint.ts";
 import {
@@ -37,7 +37,7 @@ export type BegunOutcome =
 
 /** The longest wait of a cancel request for the end of the response. */
 const MAX_CANCEL_WAIT_MS = 10_000;
-const LOOK_MS = 250;
+const POLL_MS = 250;
 
 /** The background responses that this instance runs. */
 export class BackgroundRuns {
@@ -78,25 +78,25 @@ export class BackgroundRuns {
    */
   start(
     call: ResponsesCall,
-    arrived: IncomingCall<AcceptedResponse>,
-    keeping: ResponseStoreWriter,
+    incoming: IncomingCall<AcceptedResponse>,
+    storeWriter: ResponseStoreWriter,
   ): Promise<BegunOutcome> {
     const begun = Promise.withResolvers<BegunOutcome>();
-    void this.#run(call, arrived, keeping, begun);
+    void this.#run(call, incoming, storeWriter, begun);
     return begun.promise;
   }
 
   async #run(
     call: ResponsesCall,
-    arrived: IncomingCall<AcceptedResponse>,
-    keeping: ResponseStoreWriter,
+    incoming: IncomingCall<AcceptedResponse>,
+    storeWriter: ResponseStoreWriter,
     begun: PromiseWithResolvers<BegunOutcome>,
   ): Promise<void> {
     const { store, clock, onError } = this.#dependencies;
-    const { requestId, request, clientSignal } = arrived;
+    const { requestId, request, clientSignal } = incoming;
     const id = responseId(nameOfResponse(requestId));
     const run = new BackgroundRun({
-      ...{ store, clock, id, organizationId: arrived.caller.key.organizationId },
+      ...{ store, clock, id, organizationId: incoming.caller.key.organizationId },
       progress: request.background!,
       chainPosition: request.position,
       onWritten: () => this.listeners.notice(id),
@@ -107,20 +107,24 @@ export class BackgroundRuns {
     clientSignal.addEventListener("abort", leave);
     if (clientSignal.aborted) leave();
     const { promise: callEnd, resolve: finish } = Promise.withResolvers<void>();
-    const log: RequestFacts = { finish, releaseBody: () => arrived.log.releaseBody?.() };
+    const log: RequestLog = {};
+    const lifetime: RequestLifetime = {
+      finish,
+      releaseBody: () => incoming.lifetime.releaseBody?.(),
+    };
     let hasBegun = false;
     this.#running.set(id, run);
     try {
       const outcome = await call.run({
         // No headers, because a cached answer leaves nothing to run in the background.
-        ...{ ...arrived, log, headers: undefined },
+        ...{ ...incoming, log, lifetime, headers: undefined },
         // The background progress is that of the original request, whatever guardrails redact.
-        screened: async (guard) =>
-          Object.assign(await arrived.screened!(guard), { background: request.background }),
+        applyGuardrails: async (guard) =>
+          Object.assign(await incoming.applyGuardrails!(guard), { background: request.background }),
         clientSignal: run.signal,
-        begin: async (admitted, keepResult) => {
+        begin: async (admitted, storeResult) => {
           if (run.signal.aborted) throw clientClosed();
-          const json = await this.#begin(run, admitted, keeping, keepResult);
+          const json = await this.#begin(run, admitted, storeWriter, storeResult);
           clientSignal.removeEventListener("abort", leave);
           hasBegun = true;
           begun.resolve({ kind: "begun", id, json, headers: admittedHeaders(admitted) });
@@ -128,7 +132,7 @@ export class BackgroundRuns {
       });
       if (outcome.kind === "replay") begun.resolve(outcome);
       if (outcome.kind === "stream") {
-        await Promise.race([run.take(outcome.body), callEnd]);
+        await Promise.race([run.writeEvents(outcome.body), callEnd]);
         await callEnd;
       }
     } catch (error) {
@@ -141,18 +145,20 @@ export class BackgroundRuns {
     if (run.mayBeStored) await run.end();
     this.#running.delete(id);
     this.listeners.notice(id);
-    copyFacts(log, arrived.log);
+    Object.assign(incoming.log, log);
+    const { responseHeaders } = lifetime;
+    if (responseHeaders !== undefined) incoming.lifetime.responseHeaders = responseHeaders;
     if (!hasBegun) return;
-    // Set, because the response has begun and its HTTP answer was sent before.
-    arrived.log.finish?.();
+    // `finish` is set: the response has begun, so its HTTP answer was sent before.
+    incoming.lifetime.finish?.();
   }
 
   /** Stores the response, and the result of its idempotency key. */
   async #begin(
     run: BackgroundRun,
     admitted: AdmittedResponse,
-    keeping: ResponseStoreWriter,
-    keepResult: KeepResult,
+    storeWriter: ResponseStoreWriter,
+    storeResult: StoreResult,
   ): Promise<string> {
     const { requestId, request, plan } = admitted;
     const head = responseHead({
@@ -166,9 +172,9 @@ export class BackgroundRuns {
     });
     const json = withOutput(head, "");
     await run.begin(json);
-    await keeping.keepInput(admitted);
+    await storeWriter.storeInput(admitted);
     const headers = { "content-type": "application/json" };
-    await keepResult(headers, new TextEncoder().encode(json));
+    await storeResult(headers, new TextEncoder().encode(json));
     return json;
   }
 
@@ -186,15 +192,10 @@ export class BackgroundRuns {
       while (clock.nowMs() < untilMs) {
         const current = await store.find(organizationId, id);
         if (current === undefined || !isRunning(current.state)) return;
-        await subscription.listen(clock, LOOK_MS);
+        await subscription.listen(clock, POLL_MS);
       }
     } finally {
       subscription.close();
     }
   }
-}
-
-/** Copies the facts of the call to the log line and metrics of the request. */
-function copyFacts({ finish, releaseBody, isDeferred, ...facts }: RequestFacts, to: RequestFacts) {
-  Object.assign(to, facts);
 }

@@ -6,9 +6,9 @@ import {
   cancelledAmong,
   endBackground,
   findBackground,
+  findEventBatch,
   insertBackground,
   isRunning,
-  placeOfEvents,
   readEvents,
   requestCancel,
 } from "../../../db/queries/background-responses.ts";
@@ -67,8 +67,8 @@ interface BackgroundStoreDependencies {
   readonly keyring: Keyring;
   readonly instance: InstanceIdentity;
   readonly responses: ResponseStore;
-  /** Background responses of one organization, across all instances. */
-  readonly mostRunning: number;
+  /** Maximum background responses of one organization that run at the same time, on all instances. */
+  readonly maxRunning: number;
 }
 
 /**
@@ -87,9 +87,11 @@ export class BackgroundStore {
     response: NewResponse,
     { chainBytes, json, events }: BackgroundBeginning,
   ): Promise<void> {
-    const { sql, instance, mostRunning, responses } = this.#dependencies;
-    if (!(await insertBackground(sql, { response, chainBytes, instance, mostRunning }))) {
-      const message = `The organization is already running ${mostRunning} background responses, which is the limit.`;
+    const { sql, instance, maxRunning, responses } = this.#dependencies;
+    if (
+      !(await insertBackground(sql, { response, chainBytes, instance, mostRunning: maxRunning }))
+    ) {
+      const message = `The organization is already running ${maxRunning} background responses, which is the limit.`;
       throw new GatewayError("too_many_background_responses", message, {
         retryAfterSeconds: RETRY_AFTER_SECONDS,
       });
@@ -132,13 +134,13 @@ export class BackgroundStore {
   }
 
   positionAfter(id: string, after: number): Promise<EventPosition> {
-    return placeOfEvents(this.#dependencies.sql, id, after);
+    return findEventBatch(this.#dependencies.sql, id, after);
   }
 
   async events(id: string, from: EventPosition): Promise<PlainEvents[]> {
     const { sql, keyring } = this.#dependencies;
     const pieces = await readEvents(sql, id, from, PIECES_AT_ONCE);
-    return pieces.map(({ sealed, ...place }) => ({ ...place, plain: keyring.open(sealed) }));
+    return pieces.map(({ sealed, ...position }) => ({ ...position, plain: keyring.open(sealed) }));
   }
 
   /** Returns the response in its current state, as JSON. Throws 404. */
@@ -153,7 +155,7 @@ export class BackgroundStore {
     const current = await this.find(organizationId, id);
     if (current === undefined) throw responseNotFound();
     // The response was charged after the first look-up.
-    if (current.isKept) return this.response(organizationId, id);
+    if (current.isVisible) return this.response(organizationId, id);
     if (!isRunning(current.state)) {
       const ended = await responses.unanswered(organizationId, id, "ended");
       if (ended !== undefined) return ended;

@@ -6,6 +6,7 @@ import {
   optional,
   type RequestContext,
   type RouteDefinition,
+  route,
 } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { AnswerThread } from "../../providers/thread-work.ts";
@@ -62,40 +63,40 @@ export function conversationRoutes(
   thread: AnswerThread,
 ): RouteDefinition[] {
   const path = "/v1/conversations";
-  const itemPath = `${path}/:id`;
+  const conversationPath = `${path}/:id`;
   const common = { tag, access };
   return [
-    {
+    route({
       ...{ ...common, method: "POST", path, summary: "Create a conversation" },
       body: newConversation,
       responses: FOUND,
       async handle(context) {
-        const body = context.body as { metadata?: Metadata | null; items?: readonly Item[] | null };
+        const body = context.body;
         const added = checked(body.items ?? []);
         return shown(await conversations.create(ownerOf(context), body.metadata ?? {}, added));
       },
-    },
+    }),
     {
-      ...{ ...common, method: "GET", path: itemPath, summary: "Retrieve a conversation" },
+      ...{ ...common, method: "GET", path: conversationPath, summary: "Retrieve a conversation" },
       responses: FOUND,
       handle: async (context) => shown(await conversations.find(ownerOf(context), idOf(context))),
     },
-    {
+    route({
       ...{
         ...common,
         method: "POST",
-        path: itemPath,
+        path: conversationPath,
         summary: "Set the metadata of a conversation",
       },
       body: changedConversation,
       responses: FOUND,
       async handle(context) {
-        const { metadata: changed } = context.body as { metadata: Metadata };
+        const { metadata: changed } = context.body;
         return shown(await conversations.update(ownerOf(context), idOf(context), changed));
       },
-    },
+    }),
     {
-      ...{ ...common, method: "DELETE", path: itemPath, summary: "Delete a conversation" },
+      ...{ ...common, method: "DELETE", path: conversationPath, summary: "Delete a conversation" },
       responses: {
         200: { description: "The conversation was deleted", schema: deletedConversation },
       },
@@ -105,35 +106,35 @@ export function conversationRoutes(
         return jsonResponse({ id, object: "conversation.deleted", deleted: true });
       },
     },
-    {
-      ...{ ...common, method: "POST", path: `${itemPath}/items` },
+    route({
+      ...{ ...common, method: "POST", path: `${conversationPath}/items` },
       summary: "Add items to a conversation",
       query: includeQuery,
       body: newItems,
       responses: LISTED,
       async handle(context) {
-        const { items: added } = context.body as { items: readonly Item[] };
+        const { items: added } = context.body;
         const data = await conversations.addItems(ownerOf(context), idOf(context), checked(added));
         const ends = { first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null };
         return jsonResponse({ object: "list", data, ...ends, has_more: false });
       },
-    },
+    }),
     {
-      ...{ ...common, method: "GET", path: `${itemPath}/items` },
-      summary: "List the items of a conversation, from turns and from added items",
+      ...{ ...common, method: "GET", path: `${conversationPath}/items` },
+      summary: "List the items of a conversation: those of its responses and added ones",
       query: itemsQuery,
       responses: LISTED,
       handle: (context) => read(conversations, thread, context, pageOf(context)),
     },
     {
-      ...{ ...common, method: "GET", path: `${itemPath}/items/:item_id` },
+      ...{ ...common, method: "GET", path: `${conversationPath}/items/:item_id` },
       summary: "Retrieve an item of a conversation",
       query: includeQuery,
       responses: { 200: { description: "The item", schema: storedItem } },
       handle: (context) => read(conversations, thread, context, onlyOf(context)),
     },
     {
-      ...{ ...common, method: "DELETE", path: `${itemPath}/items/:item_id` },
+      ...{ ...common, method: "DELETE", path: `${conversationPath}/items/:item_id` },
       summary: "Delete an item of a conversation",
       responses: FOUND,
       async handle(context) {
@@ -145,8 +146,6 @@ export function conversationRoutes(
     },
   ];
 }
-
-type Metadata = ConversationRecord["metadata"];
 
 const ownerOf = ({ caller }: RequestContext): string => caller.key.organizationId;
 const idOf = ({ params }: RequestContext): string => params.id!;

@@ -5,9 +5,9 @@ import type { EventBatch } from "./background-store.ts";
 
 /** The pause between two batches, so that a response writes only a few times per second. */
 const BATCH_MS = 150;
-/** The size of unwritten events. The stream pauses above it until they are written. */
+/** Maximum size of unwritten events. Above it the stream pauses until they are written. */
 const MAX_PENDING_BYTES = 1_048_576;
-/** The size of the events of one response. Events beyond it are dropped, except the last one. */
+/** Maximum size of the events of one response. Events beyond it are dropped, except the last one. */
 export const MAX_LOG_BYTES = 33_554_432;
 const RETRY_MS = 500;
 const FRAME_END = new TextEncoder().encode("\n\n");

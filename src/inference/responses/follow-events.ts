@@ -37,7 +37,7 @@ const MAX_FOLLOWERS_OF_ORGANIZATION = 250;
 /** The longest duration of a stream. After it the client reconnects with the number of the last event. */
 const MAX_FOLLOWING_MS = 3_600_000;
 /** The interval for reading events of a response that runs on another instance. */
-const LOOK_MS = 250;
+const POLL_MS = 250;
 const KEEPALIVE = new TextEncoder().encode(": keepalive\n\n");
 const END = new TextEncoder().encode(DONE);
 
@@ -112,9 +112,9 @@ export class EventFollowing {
           if (type !== "response.failed") yield END;
           return;
         }
-        const isHere = runs.has(id);
-        if (!isHere && this.#draining.signal.aborted) return;
-        const waitMs = isHere ? keepaliveMs : Math.min(LOOK_MS, keepaliveMs);
+        const isLocal = runs.has(id);
+        if (!isLocal && this.#draining.signal.aborted) return;
+        const waitMs = isLocal ? keepaliveMs : Math.min(POLL_MS, keepaliveMs);
         quietMs = (await subscription.listen(clock, waitMs)) ? quietMs + waitMs : 0;
         if (quietMs < keepaliveMs || signal.aborted) continue;
         quietMs = 0;

@@ -8,8 +8,9 @@ export interface AddedMessage {
   readonly [member: string]: unknown;
 }
 
-/** Maximum UTF-16 units of one tool output, including images. Each step sends all outputs again. */
+/** Maximum UTF-16 units of the text of one tool output. */
 export const MAX_OUTPUT = 131_072;
+/** Maximum UTF-16 units of all tool outputs, including images. Each step sends all outputs again. */
 export const MAX_ALL_OUTPUTS = 2_097_152;
 export const CUT = "\n[The rest was cut.]";
 const NO_MORE_RUNS =
@@ -36,7 +37,7 @@ export class AddedMessages {
   /** Sources that the answer can cite. */
   readonly sources: ToolSource[] = [];
   readonly #seesImages: boolean;
-  #left = MAX_ALL_OUTPUTS;
+  #outputsLeft = MAX_ALL_OUTPUTS;
 
   /**
    * @param begun calls that ran before the first model call, with their outputs, or the state of an earlier
@@ -50,12 +51,12 @@ export class AddedMessages {
     if (isState(begun)) {
       this.messages = [...begun.messages];
       this.sources.push(...begun.sources);
-      this.#left = begun.outputsLeft;
+      this.#outputsLeft = begun.outputsLeft;
     } else this.messages = [...begun];
   }
 
   get state(): AddedState {
-    return { messages: this.messages, sources: this.sources, outputsLeft: this.#left };
+    return { messages: this.messages, sources: this.sources, outputsLeft: this.#outputsLeft };
   }
 
   /**
@@ -71,24 +72,25 @@ export class AddedMessages {
       const content = this.#fitting(outcome?.output ?? NO_MORE_RUNS);
       this.messages.push({ role: "tool", tool_call_id: id, content });
       this.sources.push(...(outcome?.sources ?? []));
-      const made = this.#seesImages ? this.#fittingImages(outcome?.images ?? []) : [];
-      if (made.length > 0) images.push({ type: "text", text: IMAGES_OF + id });
-      for (const url of made) images.push({ type: "image_url", image_url: { url } });
+      const urls = this.#seesImages ? this.#fittingImages(outcome?.images ?? []) : [];
+      if (urls.length > 0) images.push({ type: "text", text: IMAGES_OF + id });
+      for (const url of urls) images.push({ type: "image_url", image_url: { url } });
     }
     if (images.length > 0) this.messages.push({ role: "user", content: images });
   }
 
   /** Returns the part of a tool's output that the model is still sent. */
   #fitting(output: string): string {
-    const cut = output.slice(0, Math.min(MAX_OUTPUT, this.#left)).toWellFormed();
-    this.#left -= cut.length;
+    const cut = output.slice(0, Math.min(MAX_OUTPUT, this.#outputsLeft)).toWellFormed();
+    this.#outputsLeft -= cut.length;
     return cut.length < output.length ? cut + CUT : cut;
   }
 
+  /** Returns the images that the remaining units allow. */
   #fittingImages(images: readonly string[]): readonly string[] {
     return images.filter((url) => {
-      if (url.length > this.#left) return false;
-      this.#left -= url.length;
+      if (url.length > this.#outputsLeft) return false;
+      this.#outputsLeft -= url.length;
       return true;
     });
   }

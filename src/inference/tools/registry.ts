@@ -60,10 +60,10 @@ export interface ToolFactory {
    * Creates the tools of an entry. Throws 400 if the options are invalid. If a setting is missing, the error
    * names it.
    */
-  create(requested: RequestedTool, place: ToolContext): RequestTools;
+  create(requested: RequestedTool, context: ToolContext): RequestTools;
 }
 
-/** Checks an entry. Throws 400 with the parameter. */
+/** Checks an entry. Throws 400 with the path of the invalid parameter. */
 export function checkRequested(
   check: (value: unknown) => void,
   requested: RequestedTool,
@@ -95,7 +95,7 @@ export class ToolRegistry {
     return factory !== undefined && factory.isSet !== false;
   }
 
-  /** Creates the tools of an entry. Throws 400. */
+  /** Creates the tools of an entry. Throws 400 if the type is not supported, and like `ToolFactory.create`. */
   create(requested: RequestedTool, context: ToolContext): RequestTools {
     const factory = this.#factories.get(requested.type);
     if (factory !== undefined) return factory.create(requested, context);

@@ -51,7 +51,7 @@ export interface LoopStep {
 /** The model of a loop, as its endpoint calls it. */
 export interface LoopModel {
   ask(step: LoopStep): Promise<PieceReader<readonly ChatEvent[]>>;
-  /** Returns the maximum cost of a call with these messages. Its units are the model's own limit. */
+  /** Returns the maximum cost of a call with these messages. Its `units` are the model's output limit. */
   bound(added: readonly AddedMessage[]): CostBound;
   /** Returns an estimate, for a provider that reports no usage. */
   promptTokens(added: readonly AddedMessage[]): number;
@@ -89,7 +89,7 @@ export interface LoopParts extends Omit<RunContext, "signal"> {
   /** State of an earlier loop of the same request. This loop continues from it. */
   readonly earlier?: LoopState | undefined;
   /** Stores the state of the loop before its next step. */
-  keep?(state: LoopState): Promise<void>;
+  saveState?(state: LoopState): Promise<void>;
   /** Aborts when the client disconnects or the time of the response ends. */
   readonly signal: AbortSignal;
   readonly maxRuns: number;
@@ -104,7 +104,7 @@ const NEAR_TOKENS = 128;
 /** Default of `maxRuns`. */
 export const DEFAULT_MAX_RUNS = 10;
 /** Upper limit of `maxRuns`, because each run causes at least one call of the provider. */
-export const MOST_RUNS = 100;
+export const MAX_RUNS_LIMIT = 100;
 
 type Batch = readonly ChatEvent[];
 type Read = Awaited<ReturnType<PieceReader<Batch>["read"]>>;
@@ -132,6 +132,7 @@ export class ToolLoop implements PieceReader<Batch> {
   #isStorable: boolean;
   #shown: ChatEvent[] = [];
   readonly #paidTokens: number;
+  /** True after the provider has completed a step here. No other provider can take over then. */
   hasCompletedStep = false;
 
   /** @param first answers the request itself; undefined if the loop continues from an earlier one */
@@ -140,7 +141,7 @@ export class ToolLoop implements PieceReader<Batch> {
     this.#reader = first;
     this.#span = parts.firstSpan;
     this.#parts = parts;
-    this.#isStorable = parts.keep !== undefined;
+    this.#isStorable = parts.saveState !== undefined;
     this.#added = new AddedMessages(model.candidate, earlier ?? parts.messages);
     this.#paidTokens = earlier?.paidTokens ?? 0;
     if (earlier !== undefined) {
@@ -153,11 +154,6 @@ export class ToolLoop implements PieceReader<Batch> {
     }
     this.#batches = this.#answer();
     parts.signal.addEventListener("abort", () => void this.cancel(), { once: true });
-  }
-
-  /** True if the provider has completed a step here, so that no other provider can take over. */
-  get hasTakenStep(): boolean {
-    return this.hasCompletedStep;
   }
 
   read(): Promise<Read> {
@@ -209,7 +205,7 @@ export class ToolLoop implements PieceReader<Batch> {
       if (outcomes.some(({ endsResponse }) => endsResponse)) {
         return yield this.#end(step, { ...step.finish, reason: "stop" });
       }
-      if (this.#isStorable) await this.#parts.keep!(this.#state);
+      if (this.#isStorable) await this.#parts.saveState!(this.#state);
       const end = await this.#askAgain();
       if (end !== undefined) return yield this.#end(step, end);
     }
@@ -230,7 +226,7 @@ export class ToolLoop implements PieceReader<Batch> {
     for (;;) {
       const batch = await nextPiece(this.#reader!);
       if (batch === undefined) break;
-      // The first token of the first step is recorded for every stream elsewhere.
+      // The stream of the request records the first token of the first step.
       if (!isFirst && !hasBegun) this.#span?.event("first_token");
       hasBegun = true;
       const pieces = step.take(batch);
@@ -364,7 +360,7 @@ export class ToolLoop implements PieceReader<Batch> {
     if (this.#abort.signal.aborted) throw new ProviderFailure("aborted", "the call was aborted");
     this.#promptTokens = undefined;
     this.#span = this.#parts.trace?.beginCall(model.candidate);
-    this.#reader = await askOnce(model, { ...step, span: this.#span });
+    this.#reader = await askWithRetry(model, { ...step, span: this.#span });
     return undefined;
   }
 
@@ -385,7 +381,7 @@ export class ToolLoop implements PieceReader<Batch> {
     if (uncovered < units && (await covers(uncovered))) return { outputTokens: uncovered };
     let outputTokens = Math.min(MIN_OUTPUT_TOKENS, units);
     if (!(await covers(outputTokens))) return undefined;
-    // Searches the highest covered limit, because the ledger does not report the remaining amount.
+    // Searches for the highest covered limit, because the ledger does not report the remaining amount.
     while (uncovered - outputTokens > NEAR_TOKENS) {
       const between = Math.floor((outputTokens + uncovered) / 2);
       if (await covers(between)) outputTokens = between;
@@ -421,7 +417,7 @@ const MAX_COST: Finish = { type: "finish", choice: 0, reason: "length", limit: "
  * Calls the model, and retries once on a new connection. The connection of the previous step can have been
  * closed by the server before the provider read this request.
  */
-async function askOnce(
+async function askWithRetry(
   model: LoopModel,
   step: Omit<LoopStep, "onNewConnection">,
 ): Promise<PieceReader<Batch>> {

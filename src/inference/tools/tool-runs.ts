@@ -7,8 +7,9 @@ import type { GatewayTool, ToolOutcome, ToolQuantities } from "./tool.ts";
 
 type ToolRunEvent = Extract<ChatEvent, { readonly type: "tool_run" }>;
 
-/** Maximum runs of one answer at a time, and maximum waiting runs. */
+/** Maximum concurrent runs of one answer. */
 const RUNS_AT_A_TIME = 4;
+/** Maximum waiting runs of one answer. */
 const MAX_WAITING_RUNS = 10_000;
 
 /** The context that all runs of a request share. */

@@ -132,11 +132,11 @@ export class BatchOwner {
   }
 
   /** Applies a change to a batch if this instance owns it. */
-  async look(id: string): Promise<void> {
+  async applyChange(id: string): Promise<void> {
     const run = this.#runs.get(id);
     if (run === undefined) return;
     const batch = await readBatch(this.#dependencies.sql, id);
-    if (batch !== undefined) run.take(batch, this.#dependencies.clock);
+    if (batch !== undefined) run.apply(batch, this.#dependencies.clock);
   }
 
   stop(): Promise<void> {
@@ -149,7 +149,7 @@ export class BatchOwner {
     let batch = await readBatch(sql, run.lease.id);
     try {
       for (; batch !== undefined; batch = await readBatch(sql, run.lease.id)) {
-        run.take(batch, clock);
+        run.apply(batch, clock);
         if (!(await this.#step(run, batch))) break;
       }
     } catch (error) {
@@ -187,11 +187,11 @@ export class BatchOwner {
     const { live, submitter } = await this.#linesOf(run, batch);
     const { ended } = run;
     await submitter.follow();
-    const isWhole = ended.aborted || (await submitter.handOver());
-    if (isWhole && !ended.aborted) await this.#callOthers(run, live, submitter);
+    const isAllSubmitted = ended.aborted || (await submitter.submit());
+    if (isAllSubmitted && !ended.aborted) await this.#callOthers(run, live, submitter);
     const nextMs = await submitter.follow();
-    const isOut = (await submitter.elsewhere()).size > 0;
-    if (isOut || (!isWhole && !ended.aborted)) {
+    const hasSubmitted = (await submitter.excludedLines()).size > 0;
+    if (hasSubmitted || (!isAllSubmitted && !ended.aborted)) {
       const waitMs = ended.aborted ? nextMs : Math.min(nextMs, Math.max(0, batch.leftMs));
       await this.#runs.guarded(run, (sql) => restBatchFor(sql, batch, waitMs));
       return false;
@@ -208,7 +208,7 @@ export class BatchOwner {
   /** Calls the lines that no provider batch contains, and checks the provider batches at the same time. */
   async #callOthers(run: Run, live: LineRun, submitter: ProviderBatchSubmitter): Promise<void> {
     const finished = new AbortController();
-    const calling = live.run(await submitter.elsewhere()).finally(() => finished.abort());
+    const calling = live.run(await submitter.excludedLines()).finally(() => finished.abort());
     const results = await Promise.allSettled([
       calling,
       this.#followUntil(finished.signal, run, submitter),
@@ -250,7 +250,7 @@ export class BatchOwner {
     const submitter = new ProviderBatchSubmitter(
       {
         ...parts,
-        calm: () => live.calm(),
+        waitWhileBusy: () => live.waitWhileBusy(),
         alreadyCalled: (lines) => live.calledAmong(lines),
       },
       batch,
@@ -296,7 +296,10 @@ export class BatchOwner {
     await this.#runs.guarded(run, (sql) => restBatch(sql, batch.id));
   }
 
-  /** Postpones the batch. It is retried until it succeeds, so an unavailable or full file store loses no answer. */
+  /**
+   * Postpones the batch after an error. It is retried until it succeeds, so an unavailable or full file store loses no
+   * answer.
+   */
   async #postpone(run: Run, error: unknown): Promise<void> {
     const isForeseen =
       error instanceof GatewayError && (error.code === "quota_exceeded" || isOverload(error));
@@ -320,7 +323,8 @@ class Run extends OwnedRun {
     return this.#ended.signal;
   }
 
-  take(batch: BatchRecord, clock: Clock): void {
+  /** Applies the current row: its cancellation, or the time at which it expires. */
+  apply(batch: BatchRecord, clock: Clock): void {
     this.organizationId = batch.organizationId;
     this.#cancelExpiry();
     if (batch.status === "cancelling") this.#end("cancelled");

@@ -40,8 +40,8 @@ export async function* readBatchLines(
 }
 
 /** Limits of the lines that are read ahead. */
-const LINES_A_LOOK = 250;
-const CHARACTERS_A_LOOK = 4_194_304;
+const LINES_A_GROUP = 250;
+const CHARACTERS_A_GROUP = 4_194_304;
 
 /** Yields the wanted requests in groups. */
 export async function* readSomeLines(
@@ -53,7 +53,7 @@ export async function* readSomeLines(
   for await (const { size, ...line } of readBatchLines(content, isWanted)) {
     lines.push(line);
     characters += size;
-    if (lines.length < LINES_A_LOOK && characters < CHARACTERS_A_LOOK) continue;
+    if (lines.length < LINES_A_GROUP && characters < CHARACTERS_A_GROUP) continue;
     yield lines;
     lines = [];
     characters = 0;

@@ -16,7 +16,7 @@ import type { PaidContext } from "../../inference/endpoints/paid-route.ts";
 import { type ApiKeyRecord, holdsScope } from "../../lib/api-key-record.ts";
 import { type ErrorCode, GatewayError, RETRYABLE_CODES, stopping } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
-import { loggedFieldsOf, type RequestFacts } from "../../lib/request-log.ts";
+import { loggedFieldsOf, type RequestLifetime } from "../../lib/request-log.ts";
 import { sharedCopy } from "../../lib/shared-bytes.ts";
 import { yieldToEventLoop } from "../../lib/yield-to-event-loop.ts";
 import { type RequestRecord, requestRecord } from "../../platform/telemetry/interface.ts";
@@ -120,7 +120,7 @@ export class LineCalls {
     } catch (error) {
       return this.#refusal(request, logged, asGatewayError(error));
     } finally {
-      logged.log.releaseBody?.();
+      logged.lifetime.releaseBody?.();
       inFlight.end();
     }
   }
@@ -129,7 +129,7 @@ export class LineCalls {
    * Returns the part of a request that a provider batch needs. Returns undefined if the request must be
    * called, which includes invalid requests. Rejects if the gateway is overloaded.
    */
-  async hand(request: CalledLine): Promise<PreparedBatchLine | undefined> {
+  async prepare(request: CalledLine): Promise<PreparedBatchLine | undefined> {
     if (statesPreset(request.body)) return undefined;
     const preparation: BatchPreparation = { kind: "first" };
     const outcome = await this.#runPhase(request, newCall(newId("req")), preparation);
@@ -141,18 +141,18 @@ export class LineCalls {
    * Returns a provider's batch answer as the endpoint's answer, with its charge. The current rights of the
    * key do not matter.
    */
-  async take(
+  async settle(
     request: CalledLine,
     requestId: string,
     settlement: Omit<BatchSettlement, "kind" | "charge">,
   ): Promise<SettledLine | LineRefusal> {
-    const second: BatchSettlement = { kind: "second", ...settlement };
+    const batchSettlement: BatchSettlement = { kind: "second", ...settlement };
     const logged = newCall(requestId);
-    const answer = await this.#runPhase(request, logged, second);
+    const answer = await this.#runPhase(request, logged, batchSettlement);
     if ("error" in answer) return answer;
     const record = this.#recordOf(request, logged, answer.status);
     const note = () => this.#dependencies.note(record);
-    return { ...answer, charge: second.charge!, note };
+    return { ...answer, charge: batchSettlement.charge!, note };
   }
 
   /** Returns the failure of a request that failed in a provider batch. */
@@ -173,14 +173,14 @@ export class LineCalls {
     } catch (error) {
       return this.#refusal(request, logged, asGatewayError(error));
     } finally {
-      logged.log.releaseBody?.();
+      logged.lifetime.releaseBody?.();
       inFlight.end();
     }
   }
 
   async #answer(
     request: CalledLine & Partial<Pick<LineRequest, "idempotency" | "storeLargeResult">>,
-    { requestId, startedMs, log }: LoggedCall,
+    { requestId, startedMs, log, lifetime }: LoggedCall,
     batchPhase?: BatchPhase,
   ): Promise<LineAnswer> {
     const admitAgain = async () => {
@@ -193,7 +193,7 @@ export class LineCalls {
     const { key } = caller;
     const origin = { address: null, user_agent: null, request_id: requestId };
     log.request = loggedFieldsOf(request.body);
-    const read = await readBody(route, request.body, request.organizationId, log);
+    const read = await readBody(route, request.body, request.organizationId, lifetime);
     const context: PaidContext = {
       ...read,
       requestId,
@@ -214,6 +214,7 @@ export class LineCalls {
       admitAgain,
       admittedRateHeaders: undefined,
       log,
+      lifetime,
       respond: (body, headers, status = 200) => new Response(body, { status, headers }),
       keepOpen: () => () => {},
       storeLargeResult: async (body) =>
@@ -259,10 +260,10 @@ function formerCaller({ keyId: id, organizationId }: CalledLine): Caller {
   return { key: { id, organizationId } as ApiKeyRecord };
 }
 
-type LoggedCall = Pick<RequestContext, "requestId" | "startedMs" | "log">;
+type LoggedCall = Pick<RequestContext, "requestId" | "startedMs" | "log" | "lifetime">;
 
 function newCall(requestId: string): LoggedCall {
-  return { requestId, startedMs: performance.now(), log: {} };
+  return { requestId, startedMs: performance.now(), log: {}, lifetime: {} };
 }
 
 /** Reads the body like the HTTP pipeline. Throws 400. */
@@ -270,14 +271,14 @@ async function readBody(
   route: RouteDefinition,
   body: unknown,
   owner: string,
-  log: RequestFacts,
+  lifetime: RequestLifetime,
 ): Promise<Pick<RequestContext, "body" | "bodyText">> {
   const bodyText = JSON.stringify(body);
   if (bodyText.length > MAX_WHOLE_BYTES && route.readLongBody !== undefined) {
     await yieldToEventLoop();
     const bytes = sharedCopy(new TextEncoder().encode(bodyText));
     const read = await route.readLongBody(bytes, owner, NEVER);
-    log.releaseBody = () => read.release();
+    lifetime.releaseBody = () => read.release();
     return { body: read.value, bodyText: "" };
   }
   createCheck(route.body!, "invalid_body", "Request body")(body);

@@ -67,12 +67,12 @@ export class LineRun {
   }
 
   /**
-   * Calls the lines. Resolves when every line except those of `elsewhere` has its result, or when the batch
+   * Calls the lines. Resolves when every line except the `excluded` ones has its result, or when the batch
    * must end.
    */
-  async run(elsewhere: ReadonlySet<number>): Promise<void> {
+  async run(excluded: ReadonlySet<number>): Promise<void> {
     const done = await linesWithResult(this.#parts.sql, this.#batch.id);
-    await this.#callAll(done.union(elsewhere));
+    await this.#callAll(done.union(excluded));
   }
 
   /** Returns true if lines without a result remain. */
@@ -100,11 +100,11 @@ export class LineRun {
         const claims = await this.#claimsOf(lines);
         for (const line of lines) {
           while (running.size >= LINES_AT_A_TIME) await Promise.race(running);
-          await this.calm();
+          await this.waitWhileBusy();
           if (mustStop()) break;
           const claim = claims.get(line.line);
           const call: Promise<void> = (
-            claim?.isDone === true ? this.#takeStored(line, claim.requestId) : this.#callLine(line)
+            claim?.isDone === true ? this.#writeStored(line, claim.requestId) : this.#callLine(line)
           )
             .then((isDone) => void (isDone && done.add(line.line)))
             .catch((error: unknown) => {
@@ -128,7 +128,7 @@ export class LineRun {
   }
 
   /** Waits while client requests need the capacity. */
-  async calm(): Promise<void> {
+  async waitWhileBusy(): Promise<void> {
     const { isBusy, ended, abandoned } = this.#parts;
     while (isBusy() && !ended.aborted && !abandoned.aborted) await this.#wait(BUSY_PAUSE_MS);
   }
@@ -146,7 +146,7 @@ export class LineRun {
       else if (!isRetryable(error) || tries >= MAX_TRIES) {
         // An earlier attempt can have been charged although its outcome was unknown.
         const claim = (await this.#claimsOf([line])).get(line.line);
-        if (claim?.isDone === true) return this.#takeStored(line, claim.requestId);
+        if (claim?.isDone === true) return this.#writeStored(line, claim.requestId);
         await this.#write(line, await refusal.answer(), true);
         refusal.note();
         return true;
@@ -185,7 +185,7 @@ export class LineRun {
     if ("error" in answer) {
       if (answer.error.code !== "idempotency_conflict") return answer;
       const claim = (await this.#claimsOf([line])).get(line.line);
-      return claim?.isDone === true && (await this.#takeLarge(line.line)) ? undefined : answer;
+      return claim?.isDone === true && (await this.#countLarge(line.line)) ? undefined : answer;
     }
     const first = answer.isReplay ? (await this.#claimsOf([line])).get(line.line) : undefined;
     await this.#write(line, { ...answer, requestId: first?.requestId ?? answer.requestId }, false);
@@ -193,7 +193,7 @@ export class LineRun {
   }
 
   /** Counts an answer that was written before its charge. Returns false if there is none. */
-  async #takeLarge(line: number): Promise<boolean> {
+  async #countLarge(line: number): Promise<boolean> {
     if (!(await hasContents(this.#parts.sql, this.#batch.id, line))) return false;
     await this.#count(line, false, undefined);
     return true;
@@ -221,12 +221,12 @@ export class LineRun {
   }
 
   /** Writes the answer of a line that an earlier owner has called and paid, but not written into the batch. */
-  async #takeStored(line: BatchLine, requestId: string): Promise<boolean> {
+  async #writeStored(line: BatchLine, requestId: string): Promise<boolean> {
     const { sql, keyring } = this.#parts;
     const stored = await findStoredResult(sql, this.#idempotencyOf(line.line));
     if (stored === undefined) return this.#callLine(line);
     if (stored.body === null) {
-      if (await this.#takeLarge(line.line)) return true;
+      if (await this.#countLarge(line.line)) return true;
       throw new Error(
         `the answer of line ${line.line} of ${this.#batch.id} was charged, but is no longer stored`,
       );
@@ -247,7 +247,7 @@ export class LineRun {
       for (const line of lines) {
         abandoned.throwIfAborted();
         const claim = claims.get(line.line);
-        if (claim !== undefined) await this.#takeStored(line, claim.requestId);
+        if (claim !== undefined) await this.#writeStored(line, claim.requestId);
       }
       await guarded(async (sql) => {
         for (const line of uncalled) {

@@ -1,10 +1,10 @@
 import type { DatabaseTransaction } from "../../../db/client.ts";
 import { countLines, writeContents } from "../../../db/queries/batch-lines.ts";
 import {
-  endHandedLines,
-  type HandedLine,
+  endSubmittedLines,
   type ProviderBatchRecord,
   resubmitLines,
+  type SubmittedLine,
 } from "../../../db/queries/provider-batches.ts";
 import type { SettlementFigures } from "../../billing/ledger/interface.ts";
 import type { UnwrittenCharge } from "../../inference/call/call-charge.ts";
@@ -25,7 +25,7 @@ const BYTES_AT_A_TIME = 8 * 1024 * 1024;
 const LINES_A_CHARGE = 50;
 
 /** A line of a provider batch with its hold. */
-export type HeldLine = HandedLine & { readonly holdNano: bigint };
+export type HeldLine = SubmittedLine & { readonly holdNano: bigint };
 
 /** The result of a line. Without an answer, the line is called like others. */
 interface Returned {
@@ -50,7 +50,7 @@ export class ProviderBatchResults {
   }
 
   /** Writes the results of lines in `out`, and removes these lines from `out`. */
-  async take(
+  async settle(
     from: ProviderBatchRecord,
     provider: Provider,
     results: AsyncIterable<BatchResult>,
@@ -77,8 +77,8 @@ export class ProviderBatchResults {
    * Releases the holds of lines that the provider did not run. If `again` is true, the lines can be submitted
    * again. Otherwise they are called here.
    */
-  async giveBack(
-    lines: Iterable<HandedLine>,
+  async releaseHolds(
+    lines: Iterable<SubmittedLine>,
     { again }: { readonly again: boolean },
   ): Promise<void> {
     const ids = [...lines].map(({ requestId }) => requestId);
@@ -87,7 +87,7 @@ export class ProviderBatchResults {
       await this.#end(new Map(some.map((id) => [id, undefined])), (sql, ended) =>
         again
           ? resubmitLines(sql, this.#batch.id, ended)
-          : endHandedLines(sql, this.#batch.id, ended),
+          : endSubmittedLines(sql, this.#batch.id, ended),
       );
     }
   }
@@ -102,10 +102,10 @@ export class ProviderBatchResults {
     results: ReadonlyMap<number, BatchResult>,
     out: Map<number, HeldLine>,
   ): Promise<void> {
-    const { readInput, calm, abandoned } = this.#parts;
+    const { readInput, waitWhileBusy, abandoned } = this.#parts;
     let returned: Returned[] = [];
     const write = async () => {
-      await calm();
+      await waitWhileBusy();
       abandoned.throwIfAborted();
       await this.#write(returned);
       for (const { held } of returned) out.delete(held.line);
@@ -135,7 +135,7 @@ export class ProviderBatchResults {
     const ended =
       "failure" in result
         ? calls.failed(line, requestId, asCallerError(result.failure, [providerId]))
-        : await calls.take(line, requestId, {
+        : await calls.settle(line, requestId, {
             endpoint: { model, terms, providerId, provider, providerModel },
             hold: { organizationId, keyId, holdNano },
             feeBasisPoints: BigInt(feeBasisPoints),
@@ -172,7 +172,7 @@ export class ProviderBatchResults {
       ({ held, answer }) => [held.requestId, answer?.charge?.figures] as const,
     );
     await this.#end(new Map(ends), async (sql, ended) => {
-      await endHandedLines(sql, id, ended);
+      await endSubmittedLines(sql, id, ended);
       const answered = lines.filter(
         ({ held, answer }) => answer !== undefined && ended.has(held.requestId),
       );

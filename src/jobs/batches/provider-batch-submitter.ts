@@ -1,10 +1,9 @@
 import type { DatabaseTransaction } from "../../../db/client.ts";
 import { linesWithResult } from "../../../db/queries/batch-lines.ts";
 import {
-  forgetHandedLines,
-  handedLinesOf,
-  handLinesEffect,
-  hasHandedLines,
+  deleteSubmittedLines,
+  hasSubmittedLines,
+  insertLinesEffect,
   insertProviderBatch,
   knownProviderBatches,
   linesAtProvider,
@@ -14,6 +13,7 @@ import {
   providerBatchesOf,
   removeProviderBatch,
   roomForLines,
+  submittedLines,
 } from "../../../db/queries/provider-batches.ts";
 import type { MoneyPort } from "../../billing/ledger/interface.ts";
 import type { PreparedBatchLine } from "../../inference/call/batched-call.ts";
@@ -34,7 +34,7 @@ export interface SubmitterParts extends LineRunParts {
   /** Checks the lease in a transaction of the batch's owner. */
   guard(sql: DatabaseTransaction): Promise<void>;
   /** Waits while this instance is busy with client requests. */
-  calm(): Promise<void>;
+  waitWhileBusy(): Promise<void>;
   /** Returns the lines that this gateway has already called. */
   alreadyCalled(lines: readonly BatchLine[]): Promise<ReadonlySet<number>>;
   warn(message: string): void;
@@ -55,12 +55,12 @@ export interface SubmitterParts extends LineRunParts {
 
 /** Milliseconds until a created batch is visible at its provider. */
 const ORDER_SETTLES_MS = 15_000;
-/** Limits of the time between two checks. The time is a fraction of the age of the provider batch. */
-const FIRST_LOOK_MS = 1_000;
-const LONGEST_LOOK_MS = 60_000;
-const LOOKS_A_WAIT = 8;
+/** Limits in milliseconds of the time between two checks. The time is a fraction of the age of the provider batch. */
+const MIN_CHECK_INTERVAL_MS = 1_000;
+const MAX_CHECK_INTERVAL_MS = 60_000;
+const AGE_PARTS_PER_CHECK = 8;
 /** Maximum milliseconds between two checks if the batch is to end. */
-const LAST_LOOK_MS = 2_000;
+const MAX_ENDING_CHECK_INTERVAL_MS = 2_000;
 /** Milliseconds after the end of the batch until an unreachable provider batch is abandoned. */
 const GIVE_UP_MS = 6 * 3_600_000;
 /**
@@ -89,50 +89,50 @@ interface Group {
 export class ProviderBatchSubmitter {
   readonly #parts: SubmitterParts;
   readonly #batch: BatchRecord;
-  readonly #returned: ProviderBatchResults;
+  readonly #results: ProviderBatchResults;
   /** Lines that wait for capacity or credit until a later check. */
   readonly #postponed = new Set<number>();
 
   constructor(parts: SubmitterParts, batch: BatchRecord) {
     this.#parts = parts;
     this.#batch = batch;
-    this.#returned = new ProviderBatchResults(parts, batch);
+    this.#results = new ProviderBatchResults(parts, batch);
   }
 
-  /** Returns the lines that must not be called here now. */
-  async elsewhere(): Promise<ReadonlySet<number>> {
-    const { out } = await handedLinesOf(this.#parts.sql, this.#batch.id);
+  /** Returns the lines that must not be called now: they are at a provider, or wait for a later check. */
+  async excludedLines(): Promise<ReadonlySet<number>> {
+    const { out } = await submittedLines(this.#parts.sql, this.#batch.id);
     return out.union(this.#postponed);
   }
 
   /** Checks all provider batches. Resolves with the milliseconds until the next check. */
   async follow(): Promise<number> {
     const { sql, abandoned, ended } = this.#parts;
-    let nextMs = LONGEST_LOOK_MS;
+    let nextMs = MAX_CHECK_INTERVAL_MS;
     for (const record of await providerBatchesOf(sql, this.#batch.id)) {
       abandoned.throwIfAborted();
       nextMs = Math.min(nextMs, await this.#followOne(record));
     }
-    return ended.aborted ? Math.min(nextMs, LAST_LOOK_MS) : nextMs;
+    return ended.aborted ? Math.min(nextMs, MAX_ENDING_CHECK_INTERVAL_MS) : nextMs;
   }
 
   async #followOne(record: ProviderBatchRecord): Promise<number> {
     if (record.state === "filling") {
-      await this.#dissolve(record);
-      return LONGEST_LOOK_MS;
+      await this.#removeUncreated(record);
+      return MAX_CHECK_INTERVAL_MS;
     }
-    if (record.state !== "ordered" && record.state !== "running") return LONGEST_LOOK_MS;
+    if (record.state !== "ordered" && record.state !== "running") return MAX_CHECK_INTERVAL_MS;
     try {
       const provider = this.#providerOf(record);
       if (record.state === "ordered") return await this.#find(record, provider.batches!);
-      return await this.#look(record, provider);
+      return await this.#check(record, provider);
     } catch (error) {
       if (!(error instanceof ProviderFailure)) throw error;
       this.#parts.abandoned.throwIfAborted();
-      if (!this.#isOverdue) return LONGEST_LOOK_MS;
+      if (!this.#isOverdue) return MAX_CHECK_INTERVAL_MS;
       const { id, providerId } = record;
-      this.#parts.warn(`batch ${id} of provider ${providerId} was given up: ${error.logMessage}`);
-      await this.#giveUp(record);
+      this.#parts.warn(`batch ${id} of provider ${providerId} was abandoned: ${error.logMessage}`);
+      await this.#markLost(record);
       return 0;
     }
   }
@@ -173,8 +173,8 @@ export class ProviderBatchSubmitter {
       await guarded((sql) => noteProviderBatch(sql, id, { state: "running", providerBatch }));
       return 0;
     }
-    if (!isCertain) return this.#unended(LONGEST_LOOK_MS);
-    await this.#giveUp(record);
+    if (!isCertain) return this.#unended(MAX_CHECK_INTERVAL_MS);
+    await this.#markLost(record);
     return 0;
   }
 
@@ -185,12 +185,12 @@ export class ProviderBatchSubmitter {
     const { sql, abandoned } = this.#parts;
     const otherIds = await knownProviderBatches(sql, providerId);
     // The clock of the database can be ahead of the provider's clock.
-    const sinceMs = orderedAtMs! - LONGEST_LOOK_MS;
+    const sinceMs = orderedAtMs! - MAX_CHECK_INTERVAL_MS;
     const isOther = (batchId: string) => otherIds.has(batchId);
     return batches.find({ mark, requests, sinceMs, isOther }, abandoned);
   }
 
-  async #look(record: ProviderBatchRecord, provider: Provider): Promise<number> {
+  async #check(record: ProviderBatchRecord, provider: Provider): Promise<number> {
     const { guarded, abandoned, ended, sql } = this.#parts;
     const { id, ageMs, isCancelled } = record;
     const batches = provider.batches!;
@@ -202,23 +202,26 @@ export class ProviderBatchSubmitter {
         await guarded((sql) => noteProviderBatch(sql, id, { isCancelled: true }));
       }
       return this.#unended(
-        Math.min(Math.max(ageMs! / LOOKS_A_WAIT, FIRST_LOOK_MS), LONGEST_LOOK_MS),
+        Math.min(
+          Math.max(ageMs! / AGE_PARTS_PER_CHECK, MIN_CHECK_INTERVAL_MS),
+          MAX_CHECK_INTERVAL_MS,
+        ),
       );
     }
     const { given: submitted, out } = await linesAtProvider(sql, id);
     if (failure === undefined) {
       const ids = new Set([...submitted].map(String));
       const results = batches.results({ batchId, mark: id, ids }, abandoned);
-      await this.#returned.take(record, provider, results, out);
+      await this.#results.settle(record, provider, results, out);
     }
     const isLater = failure?.kind === "rate_limited";
     if (isLater) for (const line of out.keys()) this.#postponed.add(line);
-    await this.#returned.giveBack(out.values(), { again: isLater || ended.aborted });
+    await this.#results.releaseHolds(out.values(), { again: isLater || ended.aborted });
     if (isLater) {
-      // Removed now, because several can be rejected before one is accepted.
+      // Removed now, because several provider batches can be rejected before one is accepted.
       await batches.remove(batchId, abandoned);
       await guarded((sql) => removeProviderBatch(sql, id));
-      return LONGEST_LOOK_MS;
+      return MAX_CHECK_INTERVAL_MS;
     }
     await guarded((sql) => noteProviderBatch(sql, id, { state: "read" }));
     return 0;
@@ -234,14 +237,14 @@ export class ProviderBatchSubmitter {
   }
 
   /**
-   * Removes a provider batch that was never created. Its lines can be submitted again, or are called here if
-   * `again` is false.
+   * Removes a provider batch that the provider has not created. Its lines can be submitted again, or are called
+   * here if `again` is false.
    */
-  async #dissolve(
+  async #removeUncreated(
     { id }: Pick<ProviderBatchRecord, "id">,
     { again = true }: { readonly again?: boolean } = {},
   ): Promise<void> {
-    await this.#giveBackAll(id, { again });
+    await this.#releaseAllHolds(id, { again });
     await this.#parts.guarded((sql) => removeProviderBatch(sql, id));
   }
 
@@ -249,17 +252,17 @@ export class ProviderBatchSubmitter {
    * Marks a provider batch as lost. It can appear at the provider later. If too many are lost, the lines are
    * called here.
    */
-  async #giveUp({ id, batchId }: Pick<ProviderBatchRecord, "id" | "batchId">): Promise<void> {
+  async #markLost({ id, batchId }: Pick<ProviderBatchRecord, "id" | "batchId">): Promise<void> {
     const { sql, guarded, ended } = this.#parts;
     const all = await providerBatchesOf(sql, batchId);
     const lost = all.filter(({ state }) => state === "lost");
-    await this.#giveBackAll(id, { again: ended.aborted || lost.length < MAX_LOST });
+    await this.#releaseAllHolds(id, { again: ended.aborted || lost.length < MAX_LOST });
     await guarded((sql) => noteProviderBatch(sql, id, { state: "lost" }));
   }
 
-  async #giveBackAll(id: string, how: { readonly again: boolean }): Promise<void> {
+  async #releaseAllHolds(id: string, how: { readonly again: boolean }): Promise<void> {
     const { out } = await linesAtProvider(this.#parts.sql, id);
-    await this.#returned.giveBack(out.values(), how);
+    await this.#results.releaseHolds(out.values(), how);
   }
 
   /** Removes the provider batches of a batch that has ended. */
@@ -278,7 +281,7 @@ export class ProviderBatchSubmitter {
       }
       await guarded((sql) => removeProviderBatch(sql, id));
     }
-    await guarded((sql) => forgetHandedLines(sql, this.#batch.id));
+    await guarded((sql) => deleteSubmittedLines(sql, this.#batch.id));
   }
 
   async #clearOne(record: ProviderBatchRecord): Promise<void> {
@@ -290,7 +293,7 @@ export class ProviderBatchSubmitter {
     for (const orphan of orphans) {
       if (state === "lost") {
         warn(
-          `batch ${orphan} of provider ${providerId} is cancelled: it was taken for lost as ${id}`,
+          `batch ${orphan} of provider ${providerId} is cancelled: it was recorded as lost (${id})`,
         );
         await batches.cancel(orphan, abandoned);
       }
@@ -309,11 +312,11 @@ export class ProviderBatchSubmitter {
    * Submits lines to providers that run batches. Returns false if more lines must be submitted later, before
    * others are called.
    */
-  async handOver(): Promise<boolean> {
+  async submit(): Promise<boolean> {
     const { sql, providers, readInput, ended, abandoned } = this.#parts;
     this.#postponed.clear();
     if (!providers.values().some(takesBatches)) return true;
-    const { out, back } = await handedLinesOf(sql, this.#batch.id);
+    const { out, back } = await submittedLines(sql, this.#batch.id);
     const done = (await linesWithResult(sql, this.#batch.id)).union(out).union(back);
     if (done.size >= this.#batch.total) return true;
     const groups = new Map<string, Group>();
@@ -321,7 +324,7 @@ export class ProviderBatchSubmitter {
       const called = await this.#parts.alreadyCalled(lines);
       for (const line of lines) {
         if (called.has(line.line)) continue;
-        await this.#parts.calm();
+        await this.#parts.waitWhileBusy();
         abandoned.throwIfAborted();
         if (ended.aborted) return true;
         const full = await this.#group(line, groups);
@@ -335,7 +338,7 @@ export class ProviderBatchSubmitter {
   /** Adds a line to its group. Returns a group that is full, or the largest group if all together are too large. */
   async #group({ line, body }: BatchLine, groups: Map<string, Group>): Promise<Group | undefined> {
     const { organizationId, keyId, endpoint } = this.#batch;
-    const prepared = await this.#parts.calls.hand({ organizationId, keyId, endpoint, body });
+    const prepared = await this.#parts.calls.prepare({ organizationId, keyId, endpoint, body });
     if (prepared === undefined) return undefined;
     const { limits } = prepared.candidate.provider.batches!;
     const maxBytes = Math.min(limits.maxBytes, MAX_BYTES);
@@ -381,9 +384,9 @@ export class ProviderBatchSubmitter {
     );
     const { held, isShort } = await this.#hold(record, group);
     if (held.length === 0 || ended.aborted) {
-      await this.#dissolve(record);
+      await this.#removeUncreated(record);
       // If no credit will become free, the lines are rejected like calls.
-      return !isShort || !(await hasHandedLines(sql, this.#batch.organizationId));
+      return !isShort || !(await hasSubmittedLines(sql, this.#batch.organizationId));
     }
     await guarded((sql) => orderProviderBatch(sql, id));
     await this.#create(id, group, held);
@@ -407,7 +410,7 @@ export class ProviderBatchSubmitter {
         some.map(({ prepared }) => prepared.hold),
         (ids) => {
           const granted = some.flatMap((line) => submittedLine(line, ids));
-          return handLinesEffect(record, granted, guard);
+          return insertLinesEffect(record, granted, guard);
         },
       );
       held.push(...some.filter(({ prepared }) => !refused.has(prepared.hold.id)));
@@ -433,9 +436,9 @@ export class ProviderBatchSubmitter {
       abandoned.throwIfAborted();
       if (error.kind === "rate_limited") {
         for (const { line } of held) this.#postponed.add(line);
-        await this.#dissolve({ id });
+        await this.#removeUncreated({ id });
       } else if (REFUSALS.has(error.kind)) {
-        await this.#dissolve({ id }, { again: false });
+        await this.#removeUncreated({ id }, { again: false });
       } else {
         // Restarts the time until it must be visible, because the work before the call can have taken long.
         await guarded((sql) => orderProviderBatch(sql, id));
@@ -474,7 +477,7 @@ function submittedLine({ line, prepared }: Group["lines"][number], ids: Readonly
   return [{ line, requestId: hold.id, feeBasisPoints: Number(feeBasisPoints) }];
 }
 
-/** Returns the first lines that fit the available amount. A line can exceed the share if no other is held. */
+/** Returns the first lines that fit the available amount. The first line can exceed it if no other line is held. */
 function withinRoom(
   lines: Group["lines"],
   { roomNano, isEmpty }: Awaited<ReturnType<typeof roomForLines>>,

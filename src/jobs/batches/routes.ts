@@ -177,7 +177,11 @@ export function batchRoutes(batches: Batches): RouteDefinition[] {
       tag,
       summary: "Cancel batch",
       access: writing,
-      responses: { 200: batch, 404: NOT_FOUND, 409: { description: "The batch has ended" } },
+      responses: {
+        200: { ...batch, description: "The batch. Answered requests are stored and charged" },
+        404: NOT_FOUND,
+        409: { description: "The batch has ended" },
+      },
       handle: async ({ caller, params }) =>
         jsonResponse(batchShape(await batches.cancel(caller.key.organizationId, params.id!))),
     },

@@ -19,7 +19,7 @@ export function maxBytes(purpose: FilePurpose): number {
  * Returns the lifetime of a file in seconds from its creation. Null if the file is stored until it is
  * deleted.
  *
- * @param askedSeconds requested lifetime; a purpose with a fixed lifetime does not allow a longer one
+ * @param requestedSeconds a purpose with a fixed lifetime does not allow a longer one
  */
 export function lifetimeSeconds(
   purpose: FilePurpose,

@@ -30,7 +30,7 @@ interface FileLibraryDependencies {
 
 const FILE_ID = /^file_[0-9a-f]{32}$/;
 
-/** The place from which a file can be downloaded without a key: the store, or this gateway with a proof. */
+/** The address from which a file can be downloaded without a key: in the store, or at this gateway with a proof. */
 type DownloadAddress =
   | { readonly kind: "store"; readonly url: string; readonly expires: number }
   | { readonly kind: "gateway"; readonly proof: LinkProof };

@@ -63,7 +63,7 @@ const listFilesQuery = Type.Object(
 
 const linkQuery = Type.Object(
   {
-    expires: Type.Integer({ minimum: 0, description: "Unix seconds." }),
+    expires: Type.Integer({ minimum: 0, description: "Unix seconds" }),
     signature: Type.String({ pattern: "^[0-9a-f]{64}$" }),
   },
   { additionalProperties: false },
@@ -75,9 +75,9 @@ const fileObject = Type.Object({
   bytes: Type.Integer(),
   filename: Type.String(),
   purpose: Type.Enum([...purposes, ...RESULT_PURPOSES]),
-  created_at: Type.Integer({ description: "Unix seconds." }),
+  created_at: Type.Integer({ description: "Unix seconds" }),
   expires_at: nullable(
-    Type.Integer({ description: "Unix seconds. Null if the file is stored until it is deleted." }),
+    Type.Integer({ description: "Unix seconds. Null if the file is stored until it is deleted" }),
   ),
   status: Type.Enum(["uploaded", "processed", "error"]),
   status_details: nullable(Type.String()),
@@ -100,8 +100,8 @@ const deletedFile = Type.Object({
 const downloadUrl = Type.Object({
   id: Type.String(),
   object: Type.Literal("file.download_url"),
-  url: Type.String({ description: "Valid without an API key." }),
-  expires_at: Type.Integer({ description: "Unix seconds." }),
+  url: Type.String({ description: "Valid without an API key" }),
+  expires_at: Type.Integer({ description: "Unix seconds" }),
 });
 
 const reading: Access = { kind: "storage", scope: "files:read" };
@@ -111,8 +111,8 @@ const DEFAULT_PAGE = 100;
 const CONTENT = {
   200: { description: "The raw bytes, with the file's content type", contentType: "*/*" },
   206: { description: "The requested range", contentType: "*/*" },
-  304: { description: "The caller has the content already" },
-  412: { description: "The content is not the one that If-Match names" },
+  304: { description: "The caller's copy is current" },
+  412: { description: "The content does not match If-Match" },
   416: { description: "The content has no such range" },
 } as const;
 
@@ -207,7 +207,7 @@ function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies):
       access: reading,
       responses: {
         200: {
-          description: "An address that gives the content for an hour without an API key",
+          description: "A URL that returns the content for one hour, without an API key",
           schema: downloadUrl,
         },
       },

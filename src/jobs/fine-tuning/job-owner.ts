@@ -139,14 +139,14 @@ export class JobOwner {
       const context = this.#contextOf(run, job);
       try {
         if (run.abandoned.aborted) throw new Abandoned();
-        return await (afterDeadline(context) ?? this.#take(step, context));
+        return await (afterDeadline(context) ?? this.#runStep(step, context));
       } catch (error) {
         return await this.#recover(run, context, step, error);
       }
     });
   }
 
-  #take(step: Step, context: StepContext): Promise<number | null> {
+  #runStep(step: Step, context: StepContext): Promise<number | null> {
     switch (step) {
       case "begin": {
         const { trainingFile, validationFile } = context.job;

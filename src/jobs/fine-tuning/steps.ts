@@ -123,7 +123,7 @@ export function afterFailure(
     if (isUseless && job.uselessAnswers + 1 >= MAX_USELESS_ANSWERS) {
       return statusOf(error) === 404
         ? fail(context, "provider_job_lost", "The provider no longer has the training.")
-        : fail(context, "provider_error", "The provider's answers made no sense.");
+        : fail(context, "provider_error", "The provider sent invalid answers repeatedly.");
     }
   }
   const waitMs = error instanceof ProviderFailure ? error.retryAfterMs : undefined;
@@ -155,8 +155,8 @@ function statusOf(error: unknown): number | undefined {
 
 const FIRST_PAUSE_MS = 500;
 const MAX_FOLLOW_PAUSE_MS = 30_000;
-/** Number of checks in a period as long as the age of the job. */
-const LOOKS_AN_AGE = 20;
+/** Checks in a period as long as the age of the job. */
+const CHECKS_PER_AGE = 20;
 const MAX_TROUBLE_PAUSE_MS = 60_000;
 const MAX_CLEAN_UP_PAUSE_MS = 3_600_000;
 /** Number of doublings after which a pause exceeds every maximum. */
@@ -164,7 +164,7 @@ const MAX_DOUBLINGS = 16;
 
 /** Returns the pause in milliseconds. Young jobs are checked often, and old jobs seldom. */
 function pauseOfFollowing(ageMs: number): number {
-  return Math.min(Math.max(FIRST_PAUSE_MS, ageMs / LOOKS_AN_AGE), MAX_FOLLOW_PAUSE_MS);
+  return Math.min(Math.max(FIRST_PAUSE_MS, ageMs / CHECKS_PER_AGE), MAX_FOLLOW_PAUSE_MS);
 }
 
 /**
@@ -235,7 +235,7 @@ export async function upload(context: StepContext): Promise<number | null> {
       : await uploadedFile(context, job.validationFile, "validation");
   if (providerFile === undefined || providerValidationFile === undefined) {
     const param = providerFile === undefined ? "training_file" : "validation_file";
-    const message = "A file of the job was deleted before it was handed to the provider.";
+    const message = "A file of the job was deleted before it was uploaded to the provider.";
     return fail(context, "file_not_found", message, param);
   }
   return context.move({ kind: "uploaded", providerFile, providerValidationFile }, 0);
@@ -364,7 +364,9 @@ export async function cleanUp(context: StepContext): Promise<number | null> {
   // Written first, so that a slow provider does not delay the results.
   const resultFile = job.status === "succeeded" ? await context.writeResults() : null;
   if (job.failedCalls >= MAX_CLEAN_UP_TRIES) {
-    context.warn(`what job ${job.id} left at provider ${job.providerId} could not be cleaned up`);
+    context.warn(
+      `objects of job ${job.id} remain at provider ${job.providerId}: they could not be deleted`,
+    );
     return finish(context, resultFile);
   }
   // An order that was being sent when the job ended becomes visible a little later.
@@ -393,7 +395,7 @@ async function endTrainings({ job, provider, call }: StepContext): Promise<void>
   if (job.status === "succeeded") ids.delete(job.providerJob!);
   for (const id of ids) {
     await call((signal) => provider.cancelJob(id, signal));
-    await deleteModelOf(trainings.find((one) => one.id === id));
+    await deleteModelOf(trainings.find((training) => training.id === id));
   }
 
   async function deleteModelOf(training: ProviderJob | undefined): Promise<void> {
@@ -412,10 +414,13 @@ async function deleteModel({ job, provider, call, deletedModel }: StepContext): 
 async function deleteFiles({ job, provider, call }: StepContext): Promise<void> {
   if (job.fileTokens === null) return;
   const uses = [
-    { use: "training", known: job.providerFile },
-    { use: "validation", known: job.validationFile === null ? null : job.providerValidationFile },
+    { use: "training", providerId: job.providerFile },
+    {
+      use: "validation",
+      providerId: job.validationFile === null ? null : job.providerValidationFile,
+    },
   ] as const;
-  for (const { use, known: providerId } of uses) {
+  for (const { use, providerId } of uses) {
     if (use === "validation" && job.validationFile === null) continue;
     const name = providerFileName(job.id, use);
     const id = providerId ?? (await call((signal) => provider.findFile(name, signal)));

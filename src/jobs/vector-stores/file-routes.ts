@@ -127,7 +127,7 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       access: writing,
       responses: {
         200: {
-          description: "The file was removed from the vector store, and still exists",
+          description: "The file was removed from the vector store. The file itself still exists",
           schema: deletedStoreFile,
         },
       },
@@ -210,7 +210,9 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       tag,
       summary: "Cancel file batch",
       access: writing,
-      responses: { 200: batch },
+      responses: {
+        200: { ...batch, description: "The batch. It indexes no further files" },
+      },
       handle: ({ caller, params }) =>
         batchResponse(stores.cancelBatch(caller.key.organizationId, params.id!, params.batch!)),
     },

@@ -1,7 +1,7 @@
+import type { Static } from "typebox";
 import { jsonResponse } from "../../http/error-response.ts";
 import { type Access, type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import type {} from "../../lib/vector-store.ts";
 import { fileRoutes } from "./file-routes.ts";
 import { readFilter } from "./filters.ts";
 import {
@@ -16,15 +16,7 @@ import {
   updateStoreBody,
 } from "./schemas.ts";
 import type { RankingWeights } from "./search.ts";
-import {
-  addedFile,
-  listShape,
-  pageOf,
-  type StatedExpiry,
-  type StatedFile,
-  searchShape,
-  storeShape,
-} from "./shapes.ts";
+import { addedFile, listShape, pageOf, searchShape, storeShape } from "./shapes.ts";
 import type { VectorStores } from "./vector-stores.ts";
 
 const reading: Access = { kind: "storage", scope: "files:read" };
@@ -37,19 +29,10 @@ export function vectorStoreRoutes(stores: VectorStores): RouteDefinition[] {
   return [...storeRoutes(stores), searchRoute(stores), ...fileRoutes(stores)];
 }
 
-interface CreateBody {
-  readonly name?: string | null;
-  readonly description?: string | null;
-  readonly file_ids?: readonly string[] | null;
-  readonly chunking_strategy?: StatedFile["chunking_strategy"];
-  readonly expires_after?: StatedExpiry | null;
-  readonly metadata?: Readonly<Record<string, string>> | null;
-}
-
 function storeRoutes(stores: VectorStores): RouteDefinition[] {
   const store = { description: "The vector store", schema: storeObject };
   return [
-    {
+    route({
       method: "POST",
       path: STORES,
       tag,
@@ -58,7 +41,7 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       body: createStoreBody,
       responses: { 200: store },
       handle: async (context) => jsonResponse(storeShape(await create(context, stores))),
-    },
+    }),
     {
       method: "GET",
       path: STORES,
@@ -82,7 +65,7 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       handle: async ({ caller, params }) =>
         jsonResponse(storeShape(await stores.find(caller.key.organizationId, params.id!))),
     },
-    {
+    route({
       method: "POST",
       path: `${STORES}/:id`,
       tag,
@@ -91,7 +74,7 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       body: updateStoreBody,
       responses: { 200: store },
       handle: async (context) => jsonResponse(storeShape(await update(context, stores))),
-    },
+    }),
     {
       method: "DELETE",
       path: `${STORES}/:id`,
@@ -112,8 +95,10 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
   ];
 }
 
-function create({ caller, body }: RequestContext, stores: VectorStores) {
-  const stated = body as CreateBody;
+function create(
+  { caller, body: stated }: RequestContext<Static<typeof createStoreBody>>,
+  stores: VectorStores,
+) {
   const { chunking_strategy } = stated;
   const files = (stated.file_ids ?? []).map((file_id) => addedFile({ file_id, chunking_strategy }));
   const store = {
@@ -125,8 +110,11 @@ function create({ caller, body }: RequestContext, stores: VectorStores) {
   return stores.create(caller, store, files);
 }
 
-function update({ caller, params, body }: RequestContext, stores: VectorStores) {
-  const { name, metadata, expires_after: expiry } = body as CreateBody;
+function update(
+  { caller, params, body }: RequestContext<Static<typeof updateStoreBody>>,
+  stores: VectorStores,
+) {
+  const { name, metadata, expires_after: expiry } = body;
   return stores.update(caller.key.organizationId, params.id!, {
     ...(name !== undefined && { name }),
     ...(metadata !== undefined && { metadata }),

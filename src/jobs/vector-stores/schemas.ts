@@ -144,7 +144,7 @@ export const searchBody = Type.Object(
       ),
     ),
     rewrite_query: optional(
-      Type.Boolean({ description: "Accepted without effect: the question is searched unchanged" }),
+      Type.Boolean({ description: "Accepted, but has no effect: the query is searched unchanged" }),
     ),
   },
   { ...closed, examples: [{ query: "How many days of leave do I have?", max_num_results: 5 }] },
@@ -260,7 +260,7 @@ export const searchPage = Type.Object({
     Type.Object({
       file_id: Type.String(),
       filename: Type.String(),
-      score: Type.Number({ description: "0 to 1; 1 is first in every ranking" }),
+      score: Type.Number({ description: "From 0 to 1. 1 means first in every ranking" }),
       attributes,
       content: Type.Array(content),
     }),

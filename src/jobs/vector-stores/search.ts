@@ -1,6 +1,6 @@
 import type { Database } from "../../../db/client.ts";
 import {
-  type ChunkPlace as ChunkPosition,
+  type ChunkPosition,
   type FoundChunk,
   findByWords,
   readFoundChunks,
@@ -66,12 +66,12 @@ export async function searchVectorStores(
   for (const [n, query] of queries.entries()) {
     const embedding = embedded?.embeddings[n];
     if (embedding === undefined || weights.text > 0) {
-      const places = await findByWords(sql, scope, searchWords(query), RANKED_CHUNKS);
-      rankings.push({ chunks: places, weight: embedding === undefined ? 1 : weights.text });
+      const chunks = await findByWords(sql, scope, searchWords(query), RANKED_CHUNKS);
+      rankings.push({ chunks, weight: embedding === undefined ? 1 : weights.text });
     }
     if (embedding !== undefined) {
-      const places = await findNearest(sql, scope, embedded!.model, embedding);
-      rankings.push({ chunks: places, weight: weights.embedding });
+      const chunks = await findNearest(sql, scope, embedded!.model, embedding);
+      rankings.push({ chunks, weight: weights.embedding });
     }
   }
   const best = fuseRankings(rankings)
@@ -80,9 +80,9 @@ export async function searchVectorStores(
   await noteStoresUsed(sql, vectorStoreIds);
   const chunks = await readFoundChunks(sql, organizationId, best);
   const byName = new Map(chunks.map((chunk) => [nameOf(chunk), chunk]));
-  return best.flatMap((place) => {
-    const chunk = byName.get(nameOf(place));
-    return chunk === undefined ? [] : { ...chunk, score: place.score };
+  return best.flatMap((result) => {
+    const chunk = byName.get(nameOf(result));
+    return chunk === undefined ? [] : { ...chunk, score: result.score };
   });
 }
 
@@ -116,12 +116,12 @@ const RANK_OFFSET = 60;
 export function fuseRankings(rankings: readonly Ranking[]): (ChunkPosition & { score: number })[] {
   const fused = new Map<string, ChunkPosition & { score: number }>();
   const weights = rankings.reduce((sum, { weight }) => sum + weight, 0);
-  for (const { chunks: places, weight } of rankings) {
+  for (const { chunks, weight } of rankings) {
     const ofFirst = ((RANK_OFFSET + 1) * weight) / weights;
-    for (const [at, place] of places.entries()) {
-      const name = nameOf(place);
+    for (const [at, chunk] of chunks.entries()) {
+      const name = nameOf(chunk);
       const score = (fused.get(name)?.score ?? 0) + ofFirst / (RANK_OFFSET + 1 + at);
-      fused.set(name, { ...place, score });
+      fused.set(name, { ...chunk, score });
     }
   }
   return [...fused.values()]

@@ -48,7 +48,7 @@ export class ArchiveWriter {
       );
     });
     try {
-      // A full disk ends the writing, and so this wait.
+      // If the disk is full, writing fails and `added` never settles.
       await Promise.race([added, this.#written.then(() => added)]);
     } catch (error) {
       throw this.#failure ?? error;
@@ -71,11 +71,11 @@ export class ArchiveWriter {
       await this.add(pieceName(item, pieces++), compressed);
     };
     for await (const chunk of content) {
-      for (let taken = 0; taken < chunk.byteLength; ) {
-        const part = chunk.subarray(taken, taken + PIECE_BYTES - filled);
+      for (let copied = 0; copied < chunk.byteLength; ) {
+        const part = chunk.subarray(copied, copied + PIECE_BYTES - filled);
         buffer.set(part, filled);
         filled += part.byteLength;
-        taken += part.byteLength;
+        copied += part.byteLength;
         if (filled === PIECE_BYTES) await flush();
       }
     }

@@ -11,7 +11,8 @@ import type { CopiedTable, SequenceState } from "../../../db/queries/table-copie
  *   files/<storage key>/end.json
  *   manifest.json                      Manifest: the list of contents
  *
- * The line has the SHA-256 of everything before it. So a change or a cut is found before anything is restored.
+ * The line has the SHA-256 of everything before it. So a changed or truncated archive is detected before anything is
+ * restored.
  */
 
 export const FORMAT = 1;
@@ -52,7 +53,7 @@ export interface Manifest {
   readonly missingFiles: readonly string[];
 }
 
-/** The archive cannot be used. The message is one line. */
+/** Thrown if an archive cannot be used. The message is one line. */
 export class ArchiveError extends Error {
   override readonly name = "ArchiveError";
 }
@@ -71,6 +72,7 @@ export const TRAILER = {
   text: (digest: string) => `${TRAILER_START}${digest}\n`,
 };
 
+/** Yields the chunks. Throws if the signal has aborted. */
 export async function* untilAborted(
   chunks: AsyncIterable<Uint8Array>,
   signal: AbortSignal,

@@ -20,7 +20,7 @@ import type { FileStorage } from "../../platform/storage/interface.ts";
 import { ArchiveError, type Head, type Manifest, untilAborted } from "./archive.ts";
 import { ArchiveReader, verifyArchive } from "./archive-reader.ts";
 
-/** The target of the restore is not empty, or the wrong one. The message is one line. */
+/** Thrown if the backup cannot be restored to this target. The message is one line. */
 export class RestoreRefusedError extends Error {
   override readonly name = "RestoreRefusedError";
 }
@@ -37,7 +37,7 @@ export interface RestoreOptions {
   readonly path: string;
   /** Undefined if no master key exists. */
   readonly keys: MasterKeys | undefined;
-  /** True if the copy must not act on other systems: see quietRestored. */
+  /** True if the copy must not act on other systems. See `quietRestored`. */
   readonly isQuiet: boolean;
   readonly interrupted: AbortSignal;
   log(message: string): void;
@@ -54,7 +54,7 @@ export interface Restored {
  * ends. If the restore is interrupted, a mark stays in the database. No gateway starts with that mark, and another
  * restore of the same archive begins again.
  *
- * @param withTarget called when the archive is known to be complete and the key to be right
+ * @param withTarget called after the archive was found complete and the master key correct
  */
 export async function restore(
   options: RestoreOptions,
@@ -109,9 +109,9 @@ async function writeAll(
 ): Promise<Restored> {
   const { sql, storage } = target;
   // A gateway that starts during the restore waits for this lock.
-  const [lock] = await sql<{ is_taken: boolean }[]>`
-    SELECT pg_try_advisory_lock(${MIGRATION_LOCK}) AS is_taken`;
-  if (!lock!.is_taken)
+  const [lock] = await sql<{ is_locked: boolean }[]>`
+    SELECT pg_try_advisory_lock(${MIGRATION_LOCK}) AS is_locked`;
+  if (!lock!.is_locked)
     throw new RestoreRefusedError("another restore or the start of a gateway is running");
   await begin(target, { archive: digest, createdAt: head.createdAt, hasFiles: head.hasFiles });
   const manifest = await sql.begin(async (transaction) => {
@@ -164,7 +164,7 @@ async function begin(
 }
 
 function tableOf(name: string, head: Head, present: ReadonlySet<string>): CopiedTable {
-  const table = head.tables.find((one) => one.name === name);
+  const table = head.tables.find((candidate) => candidate.name === name);
   if (table !== undefined && present.has(name)) return table;
   throw new ArchiveError(`the backup has a table ${name} that this version does not know`);
 }
@@ -174,7 +174,7 @@ async function writeFile(
   key: string,
   bytes: AsyncIterable<Uint8Array>,
 ): Promise<void> {
-  // An earlier try may have left a part of it.
+  // An interrupted restore may have left a part of the file.
   await storage.remove(key);
   const writer = storage.write(key);
   try {

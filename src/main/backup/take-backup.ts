@@ -44,15 +44,17 @@ export interface Backup {
 }
 
 const MAX_MISSING_LISTED = 1_000;
-/** Milliseconds between checks of the session. They also keep it open: networks drop silent connections. */
-const LOOK_MS = 10_000;
-/** Milliseconds for which an unavailable storage is tried again, for example during its restart. */
-const STORAGE_PATIENCE_MS = 60_000;
+/**
+ * Milliseconds between checks of the session. The checks also keep it open, because networks drop silent connections.
+ */
+const SESSION_CHECK_MS = 10_000;
+/** Milliseconds for which an unavailable storage is retried, for example during its restart. */
+const MAX_STORAGE_WAIT_MS = 60_000;
 const STORAGE_RETRY_MS = 1_000;
 
 /**
- * Writes all rows of one moment, and the bytes of the files that they name, while gateways run. No gateway removes
- * stored bytes before the end, so every file of that moment is included. Migrations wait until the end.
+ * Writes a snapshot of all rows, and the bytes of the files that they name, while gateways run. Until the backup ends,
+ * no gateway removes stored bytes, so every file of the snapshot is included. Migrations wait until then.
  */
 export async function takeBackup(
   options: BackupOptions,
@@ -69,12 +71,12 @@ export async function takeBackup(
   }
   const files = { count: 0, bytes: 0 };
   const missing: string[] = [];
-  let lookedMs = 0;
+  let checkedAtMs = 0;
   for (const key of rows.storageKeys) {
     if (interrupted.aborted) throw new Error("interrupted");
-    if (clock.nowMs() - lookedMs > LOOK_MS) {
+    if (clock.nowMs() - checkedAtMs > SESSION_CHECK_MS) {
       await assertStillHeld(sql);
-      lookedMs = clock.nowMs();
+      checkedAtMs = clock.nowMs();
     }
     const bytes = await openFile(options, storage!, key);
     const ending = bytes && (await archive.addItem(`files/${key}`, bytes));
@@ -102,7 +104,10 @@ export async function takeBackup(
   };
 }
 
-/** Ends the session if the work fails, because the rest of a table may still be in transit. */
+/**
+ * Runs the work in a snapshot and returns its result. Ends the session if the work fails, because the rest of a table
+ * may still be in transit.
+ */
 async function inSnapshot<Result>(
   sql: Database,
   work: (snapshot: DatabaseTransaction) => Promise<Result>,
@@ -175,13 +180,16 @@ async function copyRows(
   return { endings, sequences: await readSequences(snapshot, tables), storageKeys };
 }
 
-/** Returns undefined if the file is missing in the storage. Reading it fails, before and after a restore. */
+/**
+ * Returns the bytes of a file, or undefined if the file is missing in the storage. Reading it then fails, also after a
+ * restore.
+ */
 async function openFile(
   { clock, interrupted, log }: BackupOptions,
   storage: FileStorage,
   key: string,
 ): Promise<AsyncIterable<Uint8Array> | undefined> {
-  const untilMs = clock.nowMs() + STORAGE_PATIENCE_MS;
+  const untilMs = clock.nowMs() + MAX_STORAGE_WAIT_MS;
   for (;;) {
     try {
       return untilAborted(await storage.read(key), interrupted);

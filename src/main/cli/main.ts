@@ -19,6 +19,6 @@ const result = await runCli(process.argv.slice(2), {
   log: (message) => void process.stderr.write(`${message}\n`),
   interrupted: interruption.signal,
 });
-process.stderr.write(result.complaint);
+process.stderr.write(result.errorText);
 // Exits explicitly, because a connection that cannot be closed would keep the process alive.
 process.stdout.write(result.output, () => process.exit(result.exitCode));

@@ -18,13 +18,13 @@ import { type Environment, EnvironmentReader } from "../../platform/config/envir
 import { readSettings, type Settings } from "../../platform/config/settings.ts";
 import type { CommandContext } from "./command.ts";
 
-/** Milliseconds to wait for the owner of the data folder, which may be starting or stopping its server. */
-const NEIGHBOUR_PATIENCE_MS = 10_000;
+/** Milliseconds to wait for the process that owns the data folder, which may be starting or stopping its server. */
+const MAX_NEIGHBOUR_WAIT_MS = 10_000;
 const NEIGHBOUR_RETRY_MS = 100;
-/** Milliseconds for which a server of this command stays open for other commands that use it. */
-const GUEST_PATIENCE_MS = 10_000;
+/** Milliseconds for which a server that this command started stays open for other commands that use it. */
+const MAX_GUEST_WAIT_MS = 10_000;
 const END_TIMEOUT_SECONDS = 1;
-/** Milliseconds. Above the time that a connection may take. */
+/** Milliseconds to wait for the first answer. Longer than a connection may take. */
 const ANSWER_TIMEOUT_MS = CONNECT_TIMEOUT_SECONDS * 1_000 + 2_000;
 
 export type DatabaseSettings = Pick<OperatorSettings, "databaseUrl" | "dataDir">;
@@ -32,7 +32,7 @@ export type DatabaseSettings = Pick<OperatorSettings, "databaseUrl" | "dataDir">
 interface OperatorDatabase {
   readonly target: DatabaseTarget;
   /** Configured by DATABASE_URL, started here, or started by another process on the same data folder. */
-  readonly origin: "configured" | "own" | "neighbour";
+  readonly origin: "configured" | "started" | "neighbour";
   stop(): Promise<void>;
 }
 
@@ -63,7 +63,7 @@ export async function withServer<Result>(
   try {
     return await work(connected.sql, connected.database.target);
   } finally {
-    if (connected.database.origin === "own") await guestsGone(connected.sql);
+    if (connected.database.origin === "started") await waitForGuests(connected.sql);
     await disconnect(connected);
   }
 }
@@ -72,7 +72,7 @@ async function connect(
   settings: DatabaseSettings,
   log: (message: string) => void,
 ): Promise<Connected> {
-  const deadlineMs = performance.now() + NEIGHBOUR_PATIENCE_MS;
+  const deadlineMs = performance.now() + MAX_NEIGHBOUR_WAIT_MS;
   for (;;) {
     const database = await openDatabase(settings, log, deadlineMs);
     const sql = connectDatabase(database.target, {
@@ -86,7 +86,7 @@ async function connect(
       return { database, sql };
     } catch (error) {
       await disconnect({ database, sql });
-      // A neighbour that is just ending stops its server. The next try starts one here.
+      // The neighbour may be stopping its server. The next attempt then starts one here.
       if (database.origin !== "neighbour" || performance.now() > deadlineMs) throw error;
       await Bun.sleep(NEIGHBOUR_RETRY_MS);
     }
@@ -127,8 +127,8 @@ async function openDatabase(
   if (databaseUrl !== undefined) return foreign(databaseUrl, "configured");
   for (;;) {
     try {
-      const own = await startEmbeddedPostgres({ dataDir, log });
-      return { target: { url: own.url }, origin: "own", stop: () => own.stop() };
+      const server = await startEmbeddedPostgres({ dataDir, log });
+      return { target: { url: server.url }, origin: "started", stop: () => server.stop() };
     } catch (error) {
       if (!(error instanceof DataFolderInUseError)) throw error;
       const url = findRunningEmbeddedPostgres(dataDir);
@@ -144,7 +144,7 @@ function foreign(url: string, origin: OperatorDatabase["origin"]): OperatorDatab
 }
 
 /**
- * Throws database_unavailable with the failure if the database does not answer. The driver itself would try without end
+ * Throws database_unavailable with the failure if the database does not answer. The driver itself would retry without end
  * if connections are accepted and closed immediately.
  */
 async function assertAnswers({ origin, target }: OperatorDatabase, sql: Database): Promise<void> {
@@ -177,9 +177,9 @@ async function assertStays(sql: Database): Promise<void> {
   throw new GatewayError("database_unavailable", "the server of the data folder is stopping");
 }
 
-async function guestsGone(sql: Database): Promise<void> {
+async function waitForGuests(sql: Database): Promise<void> {
   try {
-    await waitUntil(() => isLeftAlone(sql), GUEST_PATIENCE_MS);
+    await waitUntil(() => isLeftAlone(sql), MAX_GUEST_WAIT_MS);
   } catch {
     // The server has already stopped, so there are no guests to wait for.
   }
@@ -202,7 +202,7 @@ export function readOperatorSettings(environment: Environment, cwd: string): Ope
   return { databaseUrl, plan, startingCreditNanoUsd, dataDir };
 }
 
-/** Rejects if the answer takes longer. The work itself continues without a listener. */
+/** Returns the answer. Rejects if it takes longer than `timeoutMs`; the work itself is not stopped. */
 export async function within<Answer>(timeoutMs: number, answer: Promise<Answer>): Promise<Answer> {
   const late = Promise.withResolvers<never>();
   const timer = setTimeout(

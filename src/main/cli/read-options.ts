@@ -3,7 +3,7 @@ import { type NanoUsd, nanoFromUsd } from "../../lib/money.ts";
 import { parseIsoTime } from "../../lib/utc-time.ts";
 import { UsageError } from "./command.ts";
 
-/** The bound of names of API keys in the API. */
+/** The maximum length of a key's name in the API. */
 const MAX_NAME_CHARACTERS = 256;
 const MAX_DESCRIPTION_CHARACTERS = 500;
 const MAX_PAGE = 1_000;
@@ -32,7 +32,7 @@ function readLine(option: string, text: string, maxCharacters: number): string {
   );
 }
 
-/** Returns an amount other than zero, exactly, in nano-USD. Throws UsageError. */
+/** Returns the exact amount in nano-USD, which is not zero. Throws UsageError. */
 export function readAmountNano(option: string, text: string): NanoUsd {
   const nano = AMOUNT.test(text) ? nanoFromUsd(text) : 0n;
   if (nano !== 0n && nano <= MAX_AMOUNT_NANO && nano >= -MAX_AMOUNT_NANO) return nano;
@@ -47,7 +47,7 @@ export function readChoice<Choice extends string>(
   text: string | undefined,
   choices: readonly Choice[],
 ): Choice | undefined {
-  const choice = choices.find((one) => one === text);
+  const choice = choices.find((candidate) => candidate === text);
   if (choice !== undefined || text === undefined) return choice;
   throw new UsageError(`--${option} must be one of ${choices.join(", ")}`);
 }
@@ -63,7 +63,7 @@ export function readScopes(option: string, text: string | undefined): Scope[] | 
   );
 }
 
-/** Returns an amount of at least 0, exactly, in nano-USD, or undefined if the option is absent. Throws UsageError. */
+/** Returns the exact amount in nano-USD, at least 0, or undefined if the option is absent. Throws UsageError. */
 export function readLimitNano(option: string, text: string | undefined): NanoUsd | undefined {
   if (text === undefined) return undefined;
   const nano = AMOUNT.test(text) ? nanoFromUsd(text) : -1n;

@@ -23,7 +23,7 @@ interface CliResult {
   readonly exitCode: number;
   readonly output: string;
   /** The failure in at most one line. */
-  readonly complaint: string;
+  readonly errorText: string;
 }
 
 const FAILED = 1;
@@ -34,21 +34,21 @@ export async function runCli(argv: readonly string[], context: CommandContext): 
   try {
     const parsed = parseCommandLine(argv, COMMANDS);
     if (parsed.kind === "version") {
-      return { exitCode: 0, output: `${version}\n`, complaint: "" };
+      return { exitCode: 0, output: `${version}\n`, errorText: "" };
     }
     if (parsed.kind === "help") {
-      return { exitCode: 0, output: helpText(parsed.commands), complaint: "" };
+      return { exitCode: 0, output: helpText(parsed.commands), errorText: "" };
     }
     const report = await parsed.command.run(parsed.input, context);
     const output = parsed.asJson ? `${JSON.stringify(report.data, null, 2)}\n` : report.text;
-    return { exitCode: report.isFailure ? FAILED : 0, output, complaint: "" };
+    return { exitCode: report.isFailure ? FAILED : 0, output, errorText: "" };
   } catch (error) {
     const exitCode = error instanceof UsageError ? MISUSED : FAILED;
-    return { exitCode, output: "", complaint: `${parseErrorBody(error)}\n` };
+    return { exitCode, output: "", errorText: `${failureText(error)}\n` };
   }
 }
 
-function parseErrorBody(error: unknown): string {
+function failureText(error: unknown): string {
   const isOfDatabase = !(error instanceof GatewayError) && isDatabaseFailure(error);
   const message = error instanceof Error ? error.message : String(error);
   const text = isOfDatabase ? describeFailure(error) : message;
@@ -137,7 +137,9 @@ function parseCommandLine(
   if (noun === "--version" || noun === "-v") return { kind: "version" };
   const ofNoun = commands.filter((command) => command.noun === noun);
   if (ofNoun.length === 0) {
-    throw new UsageError(`unknown command ${shown(noun)}: ${listed(nounsOf(commands))}, or --help`);
+    throw new UsageError(
+      `unknown command ${shown(noun)}; use ${listed(nounsOf(commands))}, or --help`,
+    );
   }
   const [verb, ...afterVerb] = afterNoun;
   if (ofNoun[0]!.verb !== undefined && (verb === "--help" || verb === "-h")) {
@@ -146,7 +148,9 @@ function parseCommandLine(
   const command = ofNoun.find((one) => one.verb === undefined || one.verb === verb);
   if (command === undefined) {
     const found = verb === undefined ? "needs a verb" : `has no ${shown(verb)}`;
-    throw new UsageError(`${noun} ${found}: ${listed(ofNoun.map((one) => one.verb!))}, or --help`);
+    throw new UsageError(
+      `${noun} ${found}; use ${listed(ofNoun.map((one) => one.verb!))}, or --help`,
+    );
   }
   const tokens = tokenize(command, command.verb === undefined ? afterNoun : afterVerb);
   if (tokens.some((token) => token.kind === "option" && token.name === "help")) {
@@ -157,11 +161,11 @@ function parseCommandLine(
 
 /** Splits the arguments into tokens. Not `strict`, because only then `-5` in `--amount-usd -5` is a value. */
 function tokenize(command: Command, args: readonly string[]) {
-  const own = Object.entries(command.options).map(([name, option]) => [
+  const commandOptions = Object.entries(command.options).map(([name, option]) => [
     name,
     { type: option.value === undefined ? ("boolean" as const) : ("string" as const) },
   ]);
-  const options = { ...Object.fromEntries(own), ...COMMON_FLAGS };
+  const options = { ...Object.fromEntries(commandOptions), ...COMMON_FLAGS };
   const parsed = parseArgs({
     args: [...args],
     strict: false,
@@ -189,15 +193,18 @@ function readTokens(
   }
   const allowed = command.positional === undefined ? 0 : 1;
   if (positionals.length > allowed) {
-    throw new UsageError(`${commandName(command)} does not take ${shown(positionals[allowed]!)}`);
+    throw new UsageError(`${commandName(command)} does not accept ${shown(positionals[allowed]!)}`);
   }
   for (const [name, { isRequired }] of Object.entries(command.options)) {
     if (isRequired && options[name] === undefined) {
       throw new UsageError(`${commandName(command)} needs --${name}`);
     }
   }
-  const { json, ...own } = options;
-  return { input: { options: own, positional: positionals[0] }, asJson: json !== undefined };
+  const { json, ...commandOptions } = options;
+  return {
+    input: { options: commandOptions, positional: positionals[0] },
+    asJson: json !== undefined,
+  };
 }
 
 function optionValue(command: Command, token: Extract<Token, { kind: "option" }>): string {

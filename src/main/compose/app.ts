@@ -189,7 +189,10 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
   });
 }
 
-/** Composes the record of failed billed requests, and `note`, which passes ended requests to that record and to events. */
+/**
+ * Composes the record of failed billed requests, and `note`, which passes ended requests to that record and to
+ * completion events.
+ */
 export function composeFailedRequests(
   { background, clock, telemetry, onError }: Base,
   endpoints: readonly RouteDefinition[],

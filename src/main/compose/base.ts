@@ -19,6 +19,7 @@ import { untilReachable } from "../../../db/unavailable.ts";
 import { type Clock, systemClock } from "../../lib/clock.ts";
 import { newId } from "../../lib/ids.ts";
 import type { Keyring } from "../../lib/keyring.ts";
+import { ChangeFeed } from "../../platform/cluster/change-feed.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import type { ProviderFactory } from "../../providers/registry.ts";
@@ -63,11 +64,19 @@ export function connectInstance({
   return { identity, connections };
 }
 
-/** Composes the parts that all others use: the identity of this instance, its clock and its connections. */
+/**
+ * Composes the parts that all others use: the identity of this instance, its clock, its connections and the change
+ * feed.
+ */
 export function composeBase(options: ComposeOptions) {
-  const { config, telemetry, clock = systemClock } = options;
+  const { config, keyring, telemetry, clock = systemClock } = options;
   const { identity, connections } = options.connectedInstance ?? connectInstance(options);
   const { sql, background } = connections;
+  const changes = new ChangeFeed({
+    sql: connections.lock,
+    onUnknownKind: (kind) => telemetry.log.warn({ kind }, "ignored changes of an unknown kind"),
+  });
+  changes.on("master-key", (keyId) => keyring.noteSealing(keyId));
   return {
     ...options,
     clock,
@@ -76,6 +85,8 @@ export function composeBase(options: ComposeOptions) {
     connections,
     sql,
     background,
+    /** Parts subscribe to it when they are composed. */
+    changes,
     onError: (error: unknown): void => telemetry.log.error({ err: error }, "background failure"),
     read: <Result>(query: Query<Result>): Promise<Result> =>
       untilReachable(clock, () => query.run(sql)),
@@ -102,7 +113,10 @@ export interface Connections {
   renewLock(minAgeMs: number): void;
   /** True if the connection that writes charges is open and works. */
   readonly isLedgerOpen: boolean;
-  /** Resolves when a connection of each kind is open. If that takes too long, rejects with the failure of the last try. */
+  /**
+   * Resolves when a connection of each kind is open. If that takes too long, rejects with the failure of the last
+   * attempt.
+   */
   whenOpen(): Promise<void>;
   close(): Promise<unknown>;
 }

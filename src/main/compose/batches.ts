@@ -8,6 +8,7 @@ import { Batches } from "../../jobs/batches/batches.ts";
 import { type LineCallDependencies, LineCalls } from "../../jobs/batches/line-call.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Keyring } from "../../lib/keyring.ts";
+import type { ChangeFeed } from "../../platform/cluster/change-feed.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import type { Provider } from "../../providers/interface.ts";
 import type { FileParts } from "./files.ts";
@@ -18,16 +19,15 @@ type ConnectOptions = Pick<LineCallDependencies, "routes" | "note"> &
     readonly lag: { readonly lagMs: number };
   };
 
-/** Requests in flight above which batch lines wait. */
+/** Lag of the event loop in milliseconds above which batch lines wait. */
 const BUSY_LAG_MS = 50;
+/** Requests in flight above which batch lines wait. */
 const BUSY_IN_FLIGHT = 1_000;
 
 export interface BatchParts {
   readonly batches: Batches;
-  /** Passes in the endpoints. From then on batch lines can be called. */
+  /** Receives the endpoints. From then on, batch lines can be called. */
   connect(options: ConnectOptions): void;
-  /** Called when the change feed reports a new batch, or one that has to end. */
-  onWork(batchId: string): void;
   close(): Promise<void>;
 }
 
@@ -39,6 +39,7 @@ export function composeBatches(options: {
   readonly instance: InstanceIdentity;
   readonly ownership: Ownership;
   readonly unowned: UnownedWork;
+  readonly changes: ChangeFeed;
   readonly files: Pick<FileParts, "library" | "jobFiles">;
   readonly keyring: Keyring;
   readonly clock: Clock;
@@ -47,7 +48,7 @@ export function composeBatches(options: {
   readonly telemetry: Pick<Telemetry, "log">;
   onError(error: unknown): void;
 }): BatchParts {
-  const { sql, background, unowned, files, onError } = options;
+  const { sql, background, unowned, changes, files, onError } = options;
   const { promise: calls, resolve } = Promise.withResolvers<LineCalls>();
   let isBusy = () => true;
   const sweep = (): void => void unowned.sweep(owner.kind);
@@ -65,16 +66,17 @@ export function composeBatches(options: {
     findWork: (limit) => owner.findWork(limit),
     start: (lease) => owner.start(lease),
   });
+  // A batch is new, or has to end.
+  changes.on("batch-work", (batchId) => {
+    owner.applyChange(batchId).catch(onError);
+    sweep();
+  });
   return {
     batches: new Batches({ sql, files: files.library, calls }),
     connect({ routes, note, inFlight, lag, ...keys }) {
       isBusy = () => lag.lagMs > BUSY_LAG_MS || inFlight.count > BUSY_IN_FLIGHT;
       const usable = (id: string) => usableKey(keys, id);
       resolve(new LineCalls({ routes, note, inFlight, usableKey: usable }));
-    },
-    onWork(batchId) {
-      owner.look(batchId).catch(onError);
-      sweep();
     },
     close: () => owner.stop(),
   };

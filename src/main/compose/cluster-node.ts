@@ -6,15 +6,8 @@ import { removeOldActs } from "../../../db/queries/audit-log.ts";
 import { readDatabaseTime } from "../../../db/queries/database-server.ts";
 import type { DeploymentMode } from "../../../db/queries/instances.ts";
 import { recentAdmissions } from "../../../db/queries/recent-admissions.ts";
-import type { BudgetSubjects } from "../../billing/ledger/budget-subjects.ts";
-import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
-import type { Suspensions } from "../../http/authentication.ts";
-import type { ByokKeys } from "../../inference/call/routing/byok-keys.ts";
-import type { DefinitionCache } from "../../inference/definitions/definition-cache.ts";
-import type { ResponseServices } from "../../inference/responses/background-routes.ts";
 import type { Clock } from "../../lib/clock.ts";
-import type { Keyring } from "../../lib/keyring.ts";
-import { ChangeFeed } from "../../platform/cluster/change-feed.ts";
+import type { ChangeFeed } from "../../platform/cluster/change-feed.ts";
 import { Cleaning, join, Reaper, takeOver } from "../../platform/cluster/clean-up.ts";
 import { ClockWatch } from "../../platform/cluster/clock-watch.ts";
 import { createCoordination } from "../../platform/cluster/create-coordination.ts";
@@ -26,13 +19,7 @@ import type { GatewayConfig } from "../../platform/config.ts";
 import { recordKnownKeys } from "../../platform/master-key/master-key.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { cleanWebhooks } from "../../webhooks/outbox.ts";
-import type { ActorWorld } from "./actor-world.ts";
 import type { Base, Connections } from "./base.ts";
-import type { BatchParts } from "./batches.ts";
-import type { FineTuningParts } from "./fine-tuning.ts";
-import type { PaymentParts } from "./payments.ts";
-import type { VectorStoreParts } from "./vector-stores.ts";
-import type { WebhookParts } from "./webhooks.ts";
 
 interface ClusterNodeOptions {
   readonly connections: Connections;
@@ -42,8 +29,7 @@ interface ClusterNodeOptions {
   readonly heartbeats?: HeartbeatThread | undefined;
   readonly clock: Clock;
   readonly telemetry: Telemetry;
-  onChange(kind: string, objectId: string): void;
-  onGap(): void;
+  readonly changes: ChangeFeed;
   onFenced(): void;
   onError(error: unknown): void;
   /** Further clean-up tasks, which run on one instance at a time. */
@@ -84,7 +70,7 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
       telemetry.log.warn({ instances: ids }, "declared silent instances dead");
       void unowned.sweep();
     },
-    onSettled: (estate) => noteSettled(telemetry, estate, onError),
+    onSettled: (settled) => noteSettled(telemetry, settled, onError),
     onError,
   });
   const membership: ClusterMembership = new ClusterMembership({
@@ -92,9 +78,8 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
     instance,
     deploymentMode,
     reconnect: (minAgeMs) => connections.renewLock(minAgeMs),
-    changeFeed: new ChangeFeed({ sql: lock, onChange: options.onChange, onGap: options.onGap }),
+    changeFeed: options.changes,
     lease,
-    onGap: options.onGap,
     onLateHeartbeat: () => ownership.verify(),
     onOrphanedWork: () => reaper.reap(),
     onFenced: options.onFenced,
@@ -148,14 +133,11 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
 }
 
 /** Composes the node of this process, with its heartbeats and clean-up tasks. */
-export function composeNode(
-  base: Base,
-  listeners: Pick<ClusterNodeOptions, "onChange" | "onGap" | "onFenced">,
-): ClusterNode {
+export function composeNode(base: Base, onFenced: () => void): ClusterNode {
   const { connections, instance, isClustered, telemetry, onError } = base;
   return createClusterNode({
     ...base,
-    ...listeners,
+    onFenced,
     deploymentMode: isClustered ? "clustered" : "single-node",
     // No other instance judges a single node by its heartbeats: its lock proves that it is the only one.
     heartbeats: isClustered
@@ -278,64 +260,4 @@ export async function enterCluster(
   await node.enter();
   await restoreRateWindows(coordination, background, clock);
   await recordKnownKeys(background, instance, keyring);
-}
-
-/** Parts whose state another instance, or an operator's command, can change in the database. */
-export interface ChangeListeners {
-  readonly world: ActorWorld;
-  readonly suspensions: Suspensions;
-  readonly budgetSubjects: BudgetSubjects;
-  readonly orders: CreditOrders;
-  readonly webhooks: WebhookParts;
-  readonly tuning: FineTuningParts;
-  readonly vectorStores: VectorStoreParts;
-  readonly batches: BatchParts;
-  readonly byokKeys: ByokKeys;
-  readonly definitions: DefinitionCache;
-  readonly keyring: Keyring;
-  readonly responses: ResponseServices;
-  readonly billing: Pick<PaymentParts, "replenish">;
-}
-
-/** Applies a change that the change feed reports. */
-export function applyChange(listeners: ChangeListeners, kind: string, objectId: string): void {
-  const { world, suspensions, orders, webhooks, tuning, byokKeys, keyring, vectorStores } =
-    listeners;
-  const { definitions, budgetSubjects } = listeners;
-  if (kind === "api-key") world.keys.forget(objectId);
-  else if (kind === "organization") world.organizations.forget(objectId);
-  else if (kind === "subject-budget") world.subjectBudgets.forget(objectId);
-  else if (kind === "budget-subjects") budgetSubjects.forget(objectId);
-  else if (kind === "suspension") suspensions.forget();
-  else if (kind === "credit-command") void orders.carryOut();
-  else if (kind === "webhook") webhooks.deliveries.changed(objectId);
-  else if (kind === "outbox") webhooks.numbering.nudge();
-  else if (kind === "subscriptions") webhooks.subscriptions.forget(objectId);
-  else if (kind === "provider-keys") byokKeys.forget(objectId);
-  else if (kind === "definitions") definitions.forget(objectId);
-  else if (kind === "vector-store-work") vectorStores.onWork();
-  else if (kind === "batch-work") listeners.batches.onWork(objectId);
-  else if (kind === "replenish") listeners.billing.replenish.wake();
-  else if (kind === "response-cancel") listeners.responses.runs.cancel(objectId);
-  else if (kind === "master-key") keyring.noteSealing(objectId);
-  else tuning.onChange(kind, objectId);
-}
-
-/** Drops all state that may be stale after a gap in the change feed. */
-export function forgetAll(listeners: ChangeListeners): void {
-  const { world, suspensions, orders, webhooks, tuning, byokKeys, definitions } = listeners;
-  suspensions.forget();
-  definitions.forgetAll();
-  byokKeys.forgetAll();
-  world.keys.forgetAll();
-  world.organizations.forgetAll();
-  world.subjectBudgets.forgetAll();
-  listeners.budgetSubjects.forgetAll();
-  tuning.onGap();
-  void orders.carryOut();
-  webhooks.subscriptions.forgetAll();
-  webhooks.deliveries.changedAll();
-  webhooks.numbering.nudge();
-  listeners.billing.replenish.wake();
-  listeners.responses.runs.recheck();
 }

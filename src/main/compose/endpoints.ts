@@ -111,7 +111,7 @@ export function composeEndpoints(options: EndpointParts) {
     cache,
     calls: {
       ...{ endpoints: world.endpoints, slots, clock, steadyClock, random: Math.random },
-      onKeyRefused: (byokKeyId: string) => parts.byokKeys.refused(byokKeyId),
+      onKeyRejected: (byokKeyId: string) => parts.byokKeys.markInvalid(byokKeyId),
       isDown: (providerId: string) => healthChecks.isDown(providerId),
     },
     guarding: { thread: workThread, moderation: moderationOf(config, parts.providers) },
@@ -188,7 +188,7 @@ function imageFetch(config: GatewayConfig): ImageServices["fetchImage"] {
       if (signal.aborted) throw new ProviderFailure("aborted", "the call was aborted", { cause });
       const why = cause instanceof Error ? cause.message : "it failed";
       const message = `an image could not be fetched from the provider's storage: ${why}`;
-      // Not retryable, because each try of the provider generates and bills the image again.
+      // Not retryable, because each call of the provider generates and bills the image again.
       const isLasting = cause instanceof EgressRefused;
       throw new ProviderFailure("unavailable", message, { cause, isLasting });
     }

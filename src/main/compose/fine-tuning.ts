@@ -13,6 +13,7 @@ import { FineTuning } from "../../jobs/fine-tuning/fine-tuning.ts";
 import { JobOwner } from "../../jobs/fine-tuning/job-owner.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
+import type { ChangeFeed } from "../../platform/cluster/change-feed.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
@@ -25,6 +26,7 @@ export interface FineTuningOptions {
   readonly clock: Clock;
   readonly ownership: Ownership;
   readonly unowned: UnownedWork;
+  readonly changes: ChangeFeed;
   readonly money: MoneyPort;
   readonly models: ModelIndex;
   readonly tunedModels: TunedModels;
@@ -41,9 +43,6 @@ export interface FineTuningParts {
   readonly fineTuning: FineTuning;
   /** Number of jobs that this instance works on. */
   readonly runningJobs: number;
-  /** Called when the change feed reports a change that may concern jobs or their models. */
-  onChange(kind: string, objectId: string): void;
-  onGap(): void;
   /** Drops idle actors. Call it every few seconds. */
   passivateIdle(): void;
   /** Stops the work on all jobs. The next owner continues them. */
@@ -52,7 +51,7 @@ export interface FineTuningParts {
 
 /** Composes fine-tuning jobs: the service for callers, and this instance's work on jobs. */
 export function composeFineTuning(options: FineTuningOptions): FineTuningParts {
-  const { background, clock, unowned, tunedModels } = options;
+  const { background, clock, unowned, changes, tunedModels } = options;
   const feeds = new EventFeeds({ ...options, sql: background });
   const jobs = new ActorRegistry(fineTuningJobActor, jobEnvironment(background, clock));
   const owner = new JobOwner({
@@ -68,22 +67,17 @@ export function composeFineTuning(options: FineTuningOptions): FineTuningParts {
     findWork: (limit) => owner.findWork(limit),
     start: (lease) => owner.start(lease),
   });
+  changes.invalidate("tuned-model", tunedModels);
+  changes.on("fine-tuning-job", (jobId) => feeds.notice(jobId));
+  changes.onGap(() => feeds.noticeAll());
+  changes.on("fine-tuning-work", (jobId) => {
+    owner.wake(jobId);
+    void unowned.sweep(owner.kind);
+  });
   return {
     fineTuning,
     get runningJobs() {
       return owner.running;
-    },
-    onChange(kind, objectId) {
-      if (kind === "tuned-model") tunedModels.forget(objectId);
-      else if (kind === "fine-tuning-job") feeds.notice(objectId);
-      else if (kind === "fine-tuning-work") {
-        owner.wake(objectId);
-        void unowned.sweep(owner.kind);
-      }
-    },
-    onGap() {
-      tunedModels.forgetAll();
-      feeds.noticeAll();
     },
     passivateIdle: () => jobs.passivateIdle(),
     async close() {

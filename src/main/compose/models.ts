@@ -9,7 +9,7 @@ import { ProvidersModelLists } from "../../inference/models/model-lists.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
 import type { ClusterMembership } from "../../platform/cluster/membership.ts";
-import { asksForModels } from "../../platform/config/provider-types.ts";
+import { requestsModelList } from "../../platform/config/provider-types.ts";
 import { isLocalServer } from "../../platform/config/providers.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import { createEgressGuard } from "../../platform/egress/guard.ts";
@@ -44,7 +44,7 @@ export function composeProviders(
   membership: ClusterMembership,
   onRecovered: (providerId: string) => void,
 ) {
-  const { config, sql, background, clock, providerFactories } = base;
+  const { config, sql, background, changes, clock, providerFactories } = base;
   const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const settings = config.providers.map((provider) => ({
     ...provider,
@@ -64,17 +64,19 @@ export function composeProviders(
   const guard = createEgressGuard(config);
   const byokProviders = new ByokProviders({ settings, shared, clock, guard });
   const byokKeys = new ByokKeys({ ...base, byokProviders });
+  changes.invalidate("provider-keys", byokKeys);
   const providerKeys = new ProviderKeys({ ...base, guard, byokProviders, byokKeys });
   const providers = createProviders(settings, shared);
-  const ownServers = config.providers.filter(isLocalServer).map(({ id }) => id);
+  const localServerIds = config.providers.filter(isLocalServer).map(({ id }) => id);
   const healthChecks = new HealthChecks({
     ...base,
-    providers: new Map(ownServers.map((id) => [id, providers.get(id)!])),
+    providers: new Map(localServerIds.map((id) => [id, providers.get(id)!])),
     intervalMs: config.healthCheckSeconds * 1_000,
     isReporter: () => membership.peers().rank === 0,
     onRecovered,
   });
   const definitions = new DefinitionCache(base.read);
+  changes.invalidate("definitions", definitions);
   return { httpClient, byokKeys, providerKeys, definitions, healthChecks, providers };
 }
 
@@ -87,28 +89,28 @@ interface ModelParts {
   onError(error: unknown): void;
 }
 
-/** Composes the offered models, their search, and the lists that bring new models. */
+/** Composes the offered models, their search, and the providers' own lists, which add new models. */
 export async function composeModels(parts: ModelParts) {
   const { config, sql, telemetry, clock, httpClient, onError } = parts;
-  const asked = config.providers.filter(({ type }) => asksForModels(type));
-  const kept =
+  const listingProviders = config.providers.filter(({ type }) => requestsModelList(type));
+  const savedLists =
     config.modelListsSeconds === 0
       ? new Map()
-      : await readStoredLists(config.dataDir, asked, clock.nowMs());
+      : await readStoredLists(config.dataDir, listingProviders, clock.nowMs());
   const builtIn = memoised((typeName) => builtInModels(typeName, new Date()));
   const build = (discovered: ModelLists): Promise<Catalogue> => {
     const { providers, models, sandbox } = config;
     return buildCatalogue({ providers, models, sandbox, now: new Date(), discovered, builtIn });
   };
   const lists = new ProvidersModelLists({
-    providers: asked,
+    providers: listingProviders,
     clock,
     intervalMs: config.modelListsSeconds * 1_000,
     random: Math.random,
-    ask: (provider) => askModelList(httpClient, provider),
-    saved: kept,
-    save: (read) => storeLists(config.dataDir, asked, read),
-    async changed(discovered) {
+    readList: (provider) => askModelList(httpClient, provider),
+    saved: savedLists,
+    save: (read) => storeLists(config.dataDir, listingProviders, read),
+    async onChanged(discovered) {
       const catalogue = await build(discovered);
       for (const report of catalogue.reports) logReport(telemetry.log, report);
       const next = createModelIndex(catalogue);
@@ -138,6 +140,6 @@ function memoised<Value>(make: (key: string) => Promise<Value>): (key: string) =
 function logReport(log: Telemetry["log"], report: ProviderReport): void {
   const { provider, models, leftOut, reason } = report;
   const fields = { provider, models, left_out: leftOut.length };
-  if (reason === undefined) log.info(fields, `provider ${provider} brings ${models} models`);
-  else log.warn(fields, `provider ${provider} brings no models: ${reason}`);
+  if (reason === undefined) log.info(fields, `provider ${provider} offers ${models} models`);
+  else log.warn(fields, `provider ${provider} offers no models: ${reason}`);
 }

@@ -28,8 +28,8 @@ import { createActorWorld } from "./actor-world.ts";
 import type { Base } from "./base.ts";
 
 /**
- * Composes the money engine. A single gateway holds in memory, several gateways hold in the database. In both modes the
- * ledger commits everything that queued during its last commit.
+ * Composes the money engine. A single gateway has its holds in memory, several gateways have them in the database. In
+ * both modes the ledger commits everything that was queued during its last commit.
  */
 export function createMoney(parts: {
   readonly isClustered: boolean;
@@ -113,11 +113,12 @@ function guardReport(telemetry: Telemetry) {
 /** Composes actors, holds and the ledger, with their two users: admission of calls, and operators' orders. */
 export function composeMoney(
   base: Base,
-  owed: ReturnType<typeof composeOwedRefunds>,
+  refunds: ReturnType<typeof composePendingRefunds>,
   rates: RateWindows,
 ) {
-  const { clock, read, isClustered, onError } = base;
+  const { changes, clock, read, isClustered, onError } = base;
   const world = createActorWorld({
+    changes,
     clock,
     read,
     commit: (effects, commitChain) => ledger.submit(effects, commitChain),
@@ -125,16 +126,24 @@ export function composeMoney(
   const { organizations } = world;
   const isHeldBySilent = (organizationId: string) =>
     isAccountHeldBySilent(base.sql, orgAccountId(organizationId));
-  const { money, ledger } = createMoney({ ...base, world, ...owed, isHeldBySilent });
+  const { money, ledger } = createMoney({ ...base, world, ...refunds, isHeldBySilent });
   const budgetSubjects = new BudgetSubjects(read);
+  changes.invalidate("budget-subjects", budgetSubjects);
+  const suspensions = new Suspensions({ read });
+  changes.on("suspension", () => suspensions.forget());
+  changes.onGap(() => suspensions.forget());
+  const holdsAreShared = isClustered;
+  const orders = new CreditOrders({ organizations, holdsAreShared, clock, read, onError });
+  changes.on("credit-command", () => void orders.carryOut());
+  changes.onGap(() => void orders.carryOut());
   return {
     world,
     money,
     ledger,
     budgetSubjects,
-    suspensions: new Suspensions({ read }),
+    suspensions,
     admission: new CallAdmission({ rates, organizations, money, budgetSubjects, clock, read }),
-    orders: new CreditOrders({ organizations, holdsAreShared: isClustered, clock, read, onError }),
+    orders,
   };
 }
 
@@ -142,7 +151,7 @@ export type MoneyParts = ReturnType<typeof composeMoney>;
 
 const FOLDER = "refunds-owed";
 
-interface OwedRefundsParts {
+interface PendingRefundParts {
   readonly config: GatewayConfig;
   readonly sql: Database;
   readonly instance: { readonly id: string };
@@ -153,29 +162,29 @@ interface OwedRefundsParts {
 }
 
 /** Parts that use the pending refunds and are constructed after them. */
-interface Noting {
+interface LaterParts {
   readonly ledger: GroupCommit;
   readonly money: { noteUnanswered(): void };
   readonly ticker: { recordUndelivered(): void };
 }
 
 /** Composes the record of undelivered answers: a file of this instance, next to those of earlier instances. */
-export function composeOwedRefunds({ config, onFenced, ...parts }: OwedRefundsParts) {
-  let noting: Noting | undefined;
+export function composePendingRefunds({ config, onFenced, ...parts }: PendingRefundParts) {
+  let laterParts: LaterParts | undefined;
   const notes = new PendingRefunds({
     ...parts,
     file: new NoteFile(join(config.dataDir, FOLDER), parts.instance.id),
-    submit: (effect) => noting!.ledger.submit([effect]),
+    submit: (effect) => laterParts!.ledger.submit([effect]),
   });
   return {
     notes,
     onFenced(): void {
-      noting?.money.noteUnanswered();
-      noting?.ticker.recordUndelivered();
+      laterParts?.money.noteUnanswered();
+      laterParts?.ticker.recordUndelivered();
       onFenced();
     },
-    begin(those: Noting): void {
-      noting = those;
+    begin(parts: LaterParts): void {
+      laterParts = parts;
       notes.watch();
     },
   };

@@ -33,13 +33,15 @@ export function composePayments(
   base: Base,
   { world, orders, suspensions }: Pick<MoneyParts, "world" | "orders" | "suspensions">,
 ): PaymentParts {
-  const { config, clock } = base;
+  const { config, changes, clock } = base;
   const { processor, plans } = processorsOf(config, clock);
   const { organizations } = world;
   const common = { ...base, processor, organizations, orders, suspensions };
   const methods = new PaymentMethods(common);
   const payments = new Payments({ ...common, methods });
   const replenish = new AutoReplenish({ ...common, payments, methods });
+  changes.on("replenish", () => replenish.wake());
+  changes.onGap(() => replenish.wake());
   const planBilling = new PlanBilling({ ...common, plans, processorName: processor.name, methods });
   const refunds = new CardRefunds(common);
   const reversals = new PaymentReversals(common);

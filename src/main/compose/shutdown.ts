@@ -64,7 +64,7 @@ export interface ShutdownParts {
 }
 
 /** Milliseconds for aborted requests to be charged and answered. */
-const CUT_SHORT_MS = 2_000;
+const ABORTED_DRAIN_MS = 2_000;
 const WRITE_FAILED_MS = 2_000;
 /** Milliseconds for the last traces and metrics to be sent. */
 const EXPORT_MS = 2_000;
@@ -83,7 +83,7 @@ export function composeShutdown(parts: ShutdownParts): Shutdown {
       parts.workThread.close();
       parts.ticker.abortAll();
       parts.deadlines.expireAll();
-      await inFlight.drained(CUT_SHORT_MS);
+      await inFlight.drained(ABORTED_DRAIN_MS);
       following.stop();
     },
     async close() {
@@ -97,7 +97,7 @@ export function composeShutdown(parts: ShutdownParts): Shutdown {
       parts.notes.close();
       parts.hosted.close();
       await parts.billing.close();
-      // Before the thread closes, because a job would count the loss of the thread as a failed try.
+      // Begun before the thread closes, because a job would count the loss of the thread as a failed attempt.
       const tuningClosed = Promise.all([
         parts.tuning.close(),
         parts.vectorStores.close(),

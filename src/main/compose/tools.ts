@@ -69,7 +69,7 @@ export function composeTools(
 function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
   return {
     readFilter,
-    assertSearchable: (...asked) => stores.assertSearchable(...asked),
+    assertSearchable: (...args) => stores.assertSearchable(...args),
     async searchAll({ keyId, signal }, storeIds, queries, options) {
       const admitAgain = async () => ({ key: await usableKey(keys, keyId) });
       const searcher = {
@@ -80,6 +80,7 @@ function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
         // The rate window has already admitted the request that causes this search.
         admittedRateHeaders: {},
         log: {},
+        lifetime: {},
         admitAgain,
         request: { signal },
       };

@@ -18,6 +18,7 @@ import { Indexing } from "../../jobs/vector-stores/indexing.ts";
 import { VectorStores } from "../../jobs/vector-stores/vector-stores.ts";
 import { clientClosed, GatewayError, overloaded } from "../../lib/errors.ts";
 import { allButOne, FairSemaphore } from "../../lib/fair-share.ts";
+import type { ChangeFeed } from "../../platform/cluster/change-feed.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 
 type ConnectOptions = Pick<PaidTextEmbeddingDependencies, "calls" | "inFlight"> &
@@ -27,10 +28,8 @@ export interface VectorStoreParts {
   readonly stores: VectorStores;
   /** Reads the documents of chats, in the same processes as files. */
   readonly documents: DocumentTexts;
-  /** Passes in the paid calls. From then on texts can be embedded. */
+  /** Receives the paid calls. From then on, texts can be embedded. */
   connect(options: ConnectOptions): void;
-  /** Called when the change feed reports files to index. */
-  onWork(): void;
   close(): Promise<void>;
 }
 
@@ -43,10 +42,11 @@ export function composeVectorStores(options: {
   readonly instance: InstanceIdentity;
   readonly ownership: Ownership;
   readonly unowned: UnownedWork;
+  readonly changes: ChangeFeed;
   readonly files: FileLibrary;
   onError(error: unknown): void;
 }): VectorStoreParts {
-  const { config, sql, background, unowned } = options;
+  const { config, sql, background, unowned, changes } = options;
   const { promise: embedding, resolve } = Promise.withResolvers<TextEmbedding>();
   const sweep = (): void => void unowned.sweep(indexing.kind);
   const extraction = new Extraction();
@@ -62,6 +62,7 @@ export function composeVectorStores(options: {
     findWork: (limit) => indexing.findWork(limit),
     start: (lease) => indexing.start(lease),
   });
+  changes.on("vector-store-work", sweep);
   return {
     stores: new VectorStores({ sql, embeddingModel: config.vectorStoreModel, embedding }),
     connect({ calls, inFlight, ...keys }) {
@@ -69,7 +70,6 @@ export function composeVectorStores(options: {
       resolve(new PaidTextEmbedding({ calls, inFlight, usableKey: usable }));
     },
     documents: documentTexts(extraction),
-    onWork: sweep,
     close: () => indexing.stop(),
   };
 }

@@ -24,9 +24,9 @@ export function composeWebSearch(options: {
   readonly config: GatewayConfig;
   readonly telemetry: Telemetry;
 }): WebSearchParts {
-  const { search, sandboxStandsIn } = options.config;
+  const { search, usesSandboxFallbacks } = options.config;
   if (search !== undefined) return searchBy(search, options);
-  if (!sandboxStandsIn) return { webSearch: undefined, close: () => {} };
+  if (!usesSandboxFallbacks) return { webSearch: undefined, close: () => {} };
   const dependencies = { backend: sandboxSearch, pages: NO_PAGES, onError: () => {} };
   return { webSearch: new WebSearch(dependencies), close: () => {} };
 }

@@ -8,6 +8,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { type ErrorCode, overloaded } from "../../lib/errors.ts";
 import { FairSemaphore } from "../../lib/fair-share.ts";
 import type { Keyring } from "../../lib/keyring.ts";
+import type { ChangeFeed } from "../../platform/cluster/change-feed.ts";
 import type { Wakes } from "../../platform/cluster/interface.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import { createEgressSend } from "../../platform/egress/client.ts";
@@ -28,10 +29,11 @@ export interface WebhookOptions {
   readonly connections: Connections;
   readonly instance: InstanceIdentity;
   readonly node: Pick<ClusterNode, "ownership" | "unowned">;
+  readonly changes: ChangeFeed;
   readonly keyring: Keyring;
   readonly clock: Clock;
   readonly telemetry: Pick<Telemetry, "gauge">;
-  /** Wake-ups from other instances. Without them the owner finds their events by its check, once a second. */
+  /** Wake-ups from other instances. Without them, the owner finds new events by its check, once a second. */
   readonly wakes?: Wakes | undefined;
   /** Timeout of one attempt. The specification's value if absent. */
   readonly attemptTimeoutMs?: number;
@@ -41,10 +43,8 @@ export interface WebhookOptions {
 /** The parts of webhooks. */
 export interface WebhookParts {
   readonly webhooks: Webhooks;
-  readonly subscriptions: Subscriptions;
   readonly completionEvents: CompletionEvents;
   readonly deliveries: WebhookDispatcher;
-  readonly numbering: EventSequencer;
   /** Call it when this instance counts as alive. */
   start(): void;
   passivateIdle(): void;
@@ -52,18 +52,30 @@ export interface WebhookParts {
   stop(): Promise<void>;
 }
 
-/** Attempts at the same time, if half of the outbound requests of the platform allow it. Providers use the other half. */
+/**
+ * Attempts at the same time. At most half of the platform's outbound requests, because providers use the other half.
+ */
 const MAX_ATTEMPTS_IN_FLIGHT = 1_000;
-/** Webhooks that are loaded at the same time, in total and for one organization. One connection stays free for finding work. */
+/**
+ * Webhooks that are loaded at the same time, in total and for one organization. One organization leaves one of the three
+ * connections free.
+ */
 const MAX_LOADS = 4;
 const MAX_LOADS_OF_ONE = 2;
 const MAX_WAITING_LOADS = 100_000;
 const STOP_MS = 2_000;
 
 export function createWebhooks(options: WebhookOptions): WebhookParts {
-  const { config, connections, clock, telemetry } = options;
+  const { config, connections, changes, clock, telemetry } = options;
   const { writer, actors, deliveries, ...sending } = createDeliveries(options);
   const { subscriptions, events, numbering } = createEmission(options, deliveries);
+  changes.invalidate("subscriptions", subscriptions);
+  changes.on("webhook", (webhookId) => deliveries.changed(webhookId));
+  changes.on("outbox", () => numbering.nudge());
+  changes.onGap(() => {
+    deliveries.changedAll();
+    numbering.nudge();
+  });
   const backlog = new BacklogWatch(connections.webhooks, clock, telemetry);
   telemetry.gauge(
     "gateway_webhooks_owned",
@@ -82,7 +94,6 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
       ...sending,
       onSubscriptionChange: (organizationId) => subscriptions.forget(organizationId),
     }),
-    subscriptions,
     completionEvents: new CompletionEvents({
       subscriptions,
       successSample: config.completionSuccessSample,
@@ -92,7 +103,6 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
       onWritten: () => numbering.nudge(),
     }),
     deliveries,
-    numbering,
     start() {
       numbering.start();
       backlog.start();

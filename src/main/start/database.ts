@@ -50,29 +50,29 @@ interface PrepareOptions {
   readonly config: GatewayConfig;
   readonly target: DatabaseTarget;
   readonly log: Log;
-  /** Throws if the start has to end. Called between tries. */
-  readonly assertGoesOn: () => void;
-  /** Milliseconds for which an unreachable database is tried again. */
+  /** Throws if the process received a stop signal. Called between attempts. */
+  readonly assertNotStopped: () => void;
+  /** Milliseconds for which an unreachable database is retried. */
   readonly retryForMs?: number;
 }
 
-/** A database that starts together with the gateway answers by then. */
+/** Milliseconds within which a database that starts together with the gateway answers. */
 const RETRY_FOR_MS = 60_000;
 const RETRY_LOG_MS = 10_000;
 
 /**
- * Connects and brings the schema up to date. Returns the connection, for the other queries of a start. Tries a
- * database that cannot be reached for a minute. Throws an error of one line that names the failure.
+ * Connects and brings the schema up to date. Returns the connection, for the other queries of a start. Retries an
+ * unreachable database for a minute. Throws an error of one line that names the failure.
  */
 export async function prepareDatabase(options: PrepareOptions): Promise<Database> {
-  const { config, target, log, assertGoesOn, retryForMs = RETRY_FOR_MS } = options;
+  const { config, target, log, assertNotStopped, retryForMs = RETRY_FOR_MS } = options;
   const untilMs = performance.now() + retryForMs;
   let lastLogMs = Number.NEGATIVE_INFINITY;
   for (let failures = 1; ; failures++) {
     try {
       return await openSession(target, log);
     } catch (error) {
-      assertGoesOn();
+      assertNotStopped();
       const nowMs = performance.now();
       if (!mayPass(error) || nowMs >= untilMs) throw asUnusable(config, error);
       if (nowMs - lastLogMs >= RETRY_LOG_MS) {
@@ -114,7 +114,7 @@ function unusable({ databaseUrl }: GatewayConfig, error: unknown): string {
   return `DATABASE_URL: the database ${host}${pathname} cannot be used: ${reason}`;
 }
 
-/** A database that another program starts and stops. */
+/** Returns a database that another program starts and stops. */
 export function foreignDatabase(url: string): StartedDatabase {
   return { target: { url }, isEmbedded: false, announceStop() {}, stop: async () => {} };
 }

@@ -19,12 +19,12 @@ import { asDataFolderFault } from "./database.ts";
 
 const FILE_NAME = "first-keys.json";
 
-/** The place of the first keys: shown on a terminal, or in a file. */
+/** The output of the first keys: the terminal, or a file. */
 type FirstKeys =
   | { readonly kind: "shown" }
   | { readonly kind: "file"; readonly path: string; readonly file: FirstKeysFile };
 
-/** The facts that the start announces. */
+/** The first keys and the default organization, which the start logs. */
 interface FirstStart {
   readonly keys: FirstKeys | undefined;
   readonly organization: FirstOrganization | undefined;
@@ -41,7 +41,7 @@ export async function createFirstKeys(
   isTerminal: boolean,
 ): Promise<FirstStart> {
   const path = join(config.dataDir, FILE_NAME);
-  let kept: FirstKeys = { kind: "shown" };
+  let firstKeys: FirstKeys = { kind: "shown" };
   const prepared = await createFirstOrganization(
     sql,
     {
@@ -65,19 +65,19 @@ export async function createFirstKeys(
       } catch (error) {
         throw asDataFolderFault(config.dataDir, error);
       }
-      kept = { kind: "file", path, file };
+      firstKeys = { kind: "file", path, file };
     },
   );
   if (config.operatorKey !== undefined) {
     const key = { name: "GATEWAY_OPERATOR_KEY", secret: config.operatorKey };
     await addOperatorKey(sql, { ...key, nowMs: Date.now() });
   }
-  const keys = prepared === undefined ? await keptBefore(sql, path) : kept;
+  const keys = prepared === undefined ? await readEarlierKeys(sql, path) : firstKeys;
   return { keys, organization: await findFirstOrganization(sql) };
 }
 
 /** Returns the file of an earlier start, or undefined if it is missing or its keys are not in this database. */
-async function keptBefore(sql: Database, path: string): Promise<FirstKeys | undefined> {
+async function readEarlierKeys(sql: Database, path: string): Promise<FirstKeys | undefined> {
   const file = readFirstKeys(path);
   if (file === undefined) return undefined;
   const keys = [file.management_key, file.secret_key];
@@ -129,7 +129,7 @@ function readFirstKeys(path: string): FirstKeysFile | undefined {
   }
 }
 
-/** Logs the URL of the gateway, the place of its first keys, and the credit of the default organization. */
+/** Logs the URL of the gateway, the path of the first keys, and the credit of the default organization. */
 export function announce(
   telemetry: Telemetry,
   config: GatewayConfig,
@@ -148,14 +148,17 @@ function describe(organization: FirstOrganization): string {
   const percent = feePercentOf(organization);
   const limit =
     creditLimitNano === null
-      ? ", which may be overdrawn without limit"
+      ? ", no credit limit"
       : creditLimitNano > 0n
-        ? `, which may be overdrawn by ${usdText(creditLimitNano)} USD`
+        ? `, credit limit ${usdText(creditLimitNano)} USD`
         : "";
   return `${name} (${id}): plan ${plan}, fee ${percent} %, credit ${usdText(balanceNano)} USD${limit}`;
 }
 
-/** Logs the path of the file. Updates its URL first, which may be unknown before listening, or that of an earlier start. */
+/**
+ * Logs the path of the file. First updates the URL in it, which can be that of an earlier start, or was unknown before
+ * the gateway listened.
+ */
 function announceFile(
   { log }: Telemetry,
   url: string,

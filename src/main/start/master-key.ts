@@ -38,7 +38,7 @@ export function knownMasterKeys(settings: KeySettings): MasterKeys | undefined {
     };
   }
   const files = new MasterKeyFiles(dataDir);
-  // Read in this order, because a rotation may rename the next key to the current one in between.
+  // The next key is read first, because a rotation may rename it to the current key in between.
   const next = files.next();
   const current = files.current();
   if (current === undefined) return undefined;

@@ -4,8 +4,9 @@ import type { GatewayConfig } from "../../platform/config.ts";
 type Address = Pick<GatewayConfig, "host" | "port">;
 
 /**
- * Returns a port that no process uses. Workers that share a port would otherwise share it with a foreign process too.
- * Called first, so that a start on a used port creates nothing. Throws ConfigError.
+ * Returns the configured port, or a free one for 0, after checking that no process uses it. Workers that share a port
+ * would otherwise share it with a foreign process too. Called first, so that a start on a used port creates nothing.
+ * Throws ConfigError.
  */
 export function freePort(config: GatewayConfig): number {
   const { port, host: hostname } = config;
@@ -30,7 +31,9 @@ function refused({ host, port }: Address, error: unknown): ConfigError {
     return new ConfigError(`PORT: port ${port} on ${host} is already in use`);
   }
   if (code === "EACCES") {
-    return new ConfigError(`PORT: this user may not listen on port ${port} of ${host}`);
+    return new ConfigError(
+      `PORT: this user has no permission to listen on port ${port} on ${host}`,
+    );
   }
   const reason = error instanceof Error ? error.message : String(error);
   return refuse("HOST", host, `an address of this machine (${reason})`);

@@ -43,9 +43,9 @@ export async function serve(options: ServeOptions): Promise<number> {
     signals.assertNone();
     const server = listen(gateway, config, options.sharesPort);
     const running = { gateway, server, database, telemetry, config };
-    // If the build fails here, the first visitor of the dashboard starts it again and gets the failure.
+    // If the build fails here, the first request for the dashboard starts it again and gets the failure.
     setTimeout(() => void running.gateway.buildPages().catch(() => {}), PAGES_AFTER_MS).unref();
-    signals.handOver(() => void stopInOrder(running).then(process.exit, options.onStopFailed));
+    signals.onStop(() => void stopInOrder(running).then(process.exit, options.onStopFailed));
     return server.port;
   } catch (error) {
     // The failure of the start is reported, not a failure of the clean-up.
@@ -72,7 +72,7 @@ const BROKEN_CONNECTION = new Set(["ECONNRESET", "ECONNABORTED", "EPIPE", "ETIME
 export function surviveStrayFailures(log: Pick<Telemetry["log"], "warn" | "fatal">): void {
   const judge = (error: unknown): void => {
     if (BROKEN_CONNECTION.has(String((error as { code?: unknown } | null)?.code))) {
-      log.warn({ err: error }, "a connection broke after its end");
+      log.warn({ err: error }, "a connection failed after it was closed");
       return;
     }
     log.fatal({ err: error }, "uncaught failure; stopping");

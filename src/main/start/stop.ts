@@ -21,13 +21,13 @@ interface Running {
 }
 
 /**
- * Milliseconds for which a clustered instance still accepts requests after it has reported that it is not ready. A load
- * balancer checks about once a second, and must not meet a closed port in between.
+ * Milliseconds for which a clustered instance still accepts connections after it has reported that it is not ready. A
+ * load balancer checks about once a second, and must not find a closed port in between.
  */
-const NOTICE_MS = 3_000;
-/** The largest share of the grace time that this may take. */
-const NOTICE_SHARE = 0.25;
-/** Milliseconds for the last bytes of answers to leave. */
+const NOT_READY_MS = 3_000;
+/** The maximum share of the grace time for NOT_READY_MS, 0 to 1. */
+const MAX_NOT_READY_SHARE = 0.25;
+/** Milliseconds to wait for the last bytes of answers to be sent. */
 const LAST_BYTES_MS = 1_000;
 /** Milliseconds for closing. Without a database closing cannot finish; the next start settles the rest. */
 const CLOSE_TIMEOUT_MS = 5_000;
@@ -47,7 +47,8 @@ export const STOP_TIMEOUT_MS = 15_000;
 export async function stopInOrder(running: Running): Promise<number> {
   const { gateway, server, database, telemetry, config } = running;
   const graceMs = config.shutdownGraceMs;
-  const noticeMs = config.redisUrl === undefined ? 0 : Math.min(NOTICE_MS, graceMs * NOTICE_SHARE);
+  const noticeMs =
+    config.redisUrl === undefined ? 0 : Math.min(NOT_READY_MS, graceMs * MAX_NOT_READY_SHARE);
   gateway.announceStop();
   database.announceStop();
   telemetry.log.info("no longer ready; waiting for running requests");
@@ -56,7 +57,7 @@ export async function stopInOrder(running: Running): Promise<number> {
   await gateway.drain(graceMs - noticeMs);
   await isDone(lastConnection, LAST_BYTES_MS);
   const isClosed = await isDone(gateway.close(), CLOSE_TIMEOUT_MS);
-  if (!isClosed) telemetry.log.error("the database does not answer; ending without it");
+  if (!isClosed) telemetry.log.error("the database does not answer; exiting without it");
   await database.stop();
   await telemetry.close();
   return isClosed ? 0 : 1;
@@ -90,24 +91,24 @@ export class StopSignals {
     this.#onSignal = onSignal;
     this.#echoMs = environment.npm_lifecycle_event === undefined ? 0 : ECHO_MS;
     for (const signal of ["SIGTERM", "SIGINT"] as const) {
-      process.on(signal, () => this.take(signal));
+      process.on(signal, () => this.receive(signal));
     }
   }
 
   /** Throws if the process received a stop signal during the start. */
   assertNone(): void {
     if (this.#received === undefined) return;
-    throw new Error(`stopped by ${this.#received} before it was started`);
+    throw new Error(`stopped by ${this.#received} during the start`);
   }
 
   /** Lets signals call `stop` from now on. */
-  handOver(stop: () => void): void {
+  onStop(stop: () => void): void {
     this.#stop = stop;
     if (this.#received !== undefined) stop();
   }
 
-  /** Treats another reason to stop like a signal. */
-  take(signal: string): void {
+  /** Handles a signal, or another reason to stop. The second one ends the process. */
+  receive(signal: string): void {
     const nowMs = performance.now();
     if (this.#received !== undefined) {
       if (nowMs - this.#receivedAtMs < this.#echoMs) return;

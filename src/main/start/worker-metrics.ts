@@ -8,7 +8,7 @@ import {
 
 /*
  * The kernel passes a scrape to any worker. That worker requests the metrics of all workers from its parent. The parent
- * collects the reports of one second and returns them to the worker, which answers the scrape:
+ * collects the reports that arrive within a second and returns them to the worker, which answers the scrape:
  *
  *   worker → parent   gather     for a scrape
  *   parent → workers  report?    one round at a time; scrapes that arrive during a round share it
@@ -26,7 +26,7 @@ const ROUND_TIMEOUT_MS = 1_000;
 /** Milliseconds that a worker waits for its parent. Above the timeout of a round. */
 const GATHER_TIMEOUT_MS = ROUND_TIMEOUT_MS + 500;
 
-/** The worker's part: answers the parent's requests for a report, and lets a scrape cover all workers. */
+/** Connects a worker's metrics to its parent: answers requests for a report, and makes a scrape cover all workers. */
 export function shareMetrics(telemetry: Telemetry): void {
   let waiting: PromiseWithResolvers<GatheredMetrics> | undefined;
   const send = (message: FromWorker) => process.send?.(message);
@@ -59,15 +59,15 @@ interface Worker {
 
 interface Round {
   readonly number: number;
-  readonly asked: ReadonlySet<Worker>;
+  readonly workers: ReadonlySet<Worker>;
   readonly missing: Set<Worker>;
-  readonly askers: Set<Worker>;
+  readonly requesters: Set<Worker>;
   /** Number of workers that ended during the round. */
   lost: number;
   readonly timer: ReturnType<typeof setTimeout>;
 }
 
-/** The parent's part: collects the reports of its workers. */
+/** Collects the metrics of all workers in their parent. */
 export class WorkerMetrics {
   readonly #lastReports = new Map<Worker, readonly MetricReport[]>();
   #retired: ProcessReport | undefined;
@@ -91,7 +91,7 @@ export class WorkerMetrics {
       const last = { worker: String(worker.pid), metrics, isCurrent: false };
       this.#retired = mergeRetired(this.#retired === undefined ? [last] : [this.#retired, last]);
     }
-    this.#round?.askers.delete(worker);
+    this.#round?.requesters.delete(worker);
     if (this.#round?.missing.delete(worker)) {
       this.#round.lost++;
       this.#endWhenComplete();
@@ -103,21 +103,21 @@ export class WorkerMetrics {
     this.#round = undefined;
   }
 
-  #gather(asker: Worker, serving: readonly Worker[]): void {
+  #gather(requester: Worker, serving: readonly Worker[]): void {
     if (this.#round !== undefined) {
-      this.#round.askers.add(asker);
+      this.#round.requesters.add(requester);
       return;
     }
-    const asked = new Set([...serving, asker]);
+    const workers = new Set([...serving, requester]);
     this.#round = {
       number: ++this.#rounds,
-      asked,
-      missing: new Set(asked),
-      askers: new Set([asker]),
+      workers,
+      missing: new Set(workers),
+      requesters: new Set([requester]),
       lost: 0,
       timer: setTimeout(() => this.#end(), ROUND_TIMEOUT_MS),
     };
-    for (const worker of asked) tell(worker, { kind: "metrics-report?", round: this.#rounds });
+    for (const worker of workers) send(worker, { kind: "metrics-report?", round: this.#rounds });
   }
 
   #note(from: Worker, message: FromWorker): void {
@@ -139,17 +139,18 @@ export class WorkerMetrics {
     const reports: ProcessReport[] = [...this.#lastReports].map(([worker, metrics]) => ({
       worker: String(worker.pid),
       metrics,
-      isCurrent: round.asked.has(worker) && !round.missing.has(worker),
+      isCurrent: round.workers.has(worker) && !round.missing.has(worker),
     }));
     if (this.#retired !== undefined) reports.push(this.#retired);
-    const answered = round.asked.size - round.missing.size - round.lost;
-    const gathered = { reports, requested: round.asked.size, answered };
-    for (const asker of round.askers) tell(asker, { kind: "metrics-gathered", gathered });
+    const answered = round.workers.size - round.missing.size - round.lost;
+    const gathered = { reports, requested: round.workers.size, answered };
+    for (const requester of round.requesters)
+      send(requester, { kind: "metrics-gathered", gathered });
   }
 }
 
-/** Sends a message. Ignores the failure of a worker that is just ending. */
-function tell(worker: Worker, message: ToWorker): void {
+/** Sends a message. Ignores the failure if the worker is exiting. */
+function send(worker: Worker, message: ToWorker): void {
   try {
     worker.send(message);
   } catch {}

@@ -29,10 +29,10 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
   const database = await openDatabase(config, telemetry.log);
   let workers: WorkerProcesses | undefined;
   try {
-    const assertGoesOn = () => signals.assertNone();
+    const assertNotStopped = () => signals.assertNone();
     const { target } = database;
-    const session = await prepareDatabase({ config, target, log: telemetry.log, assertGoesOn });
-    assertGoesOn();
+    const session = await prepareDatabase({ config, target, log: telemetry.log, assertNotStopped });
+    assertNotStopped();
     const masterKeys = await openMasterKeys(config, session);
     if (masterKeys.notice !== undefined) telemetry.log.warn(masterKeys.notice);
     const firstStart = await createFirstKeys(config, session, process.stdout.isTTY === true);
@@ -50,7 +50,7 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
       log: telemetry.log,
     });
     const running = workers;
-    signals.handOver(async () => {
+    signals.onStop(async () => {
       database.announceStop();
       const isInOrder = await running.stop();
       await database.stop();
@@ -85,7 +85,7 @@ export function readRole(parameters: readonly string[]): Role {
   if (first === WORKER_FLAG && count === undefined) return { kind: "worker" };
   if (first !== "--workers" || rest.length > 0) {
     throw new Error(
-      `unknown parameters: ${parameters.join(" ")}; start takes --workers N, or no parameter`,
+      `unknown parameters: ${parameters.join(" ")}; start accepts --workers N, or no parameter`,
     );
   }
   const workers = /^[1-9]\d?$/.test(count ?? "") ? Number(count) : Number.NaN;
@@ -112,10 +112,11 @@ export const READY_MESSAGE = "ready";
 
 const FIRST_RESTART_DELAY_MS = 100;
 const LONGEST_RESTART_DELAY_MS = 10_000;
-/** Milliseconds after which the death of a worker is not caused by its start. */
+/** Milliseconds after its start from which the death of a worker no longer counts as a failed start. */
 const SETTLED_LIFE_MS = 10_000;
 
-interface Place {
+/** One of the `count` workers, with its current process. */
+interface WorkerSlot {
   child: Bun.Subprocess | undefined;
   isServing: boolean;
   restartDelayMs: number;
@@ -128,12 +129,12 @@ interface Place {
  *   serving   its process listens
  *   waiting   its process died and will start again; the delay grows each time it dies soon after its start
  *
- * A serving worker that stands still is killed and restarted. If a worker ends before all have served once, all are
- * stopped, because the cause most likely affects all.
+ * A serving worker that does not respond is killed and restarted. If a worker ends before all have served once, all
+ * are stopped, because the cause most likely affects all.
  */
 class WorkerProcesses {
   readonly #options: WorkerProcessesOptions;
-  readonly #places: Place[];
+  readonly #slots: WorkerSlot[];
   readonly #serving = Promise.withResolvers<void>();
   readonly #watch: WorkerWatch<Bun.Subprocess>;
   readonly #metrics = new WorkerMetrics();
@@ -143,35 +144,35 @@ class WorkerProcesses {
 
   constructor(options: WorkerProcessesOptions) {
     this.#options = options;
-    this.#places = Array.from({ length: options.count }, () => ({
+    this.#slots = Array.from({ length: options.count }, () => ({
       child: undefined,
       isServing: false,
       restartDelayMs: FIRST_RESTART_DELAY_MS,
     }));
     this.#serving.promise.catch(() => {});
     this.#watch = new WorkerWatch((child) => {
-      options.log.warn(`worker ${child.pid} stands still and is killed`);
+      options.log.warn(`worker ${child.pid} does not respond; killing it`);
       child.kill("SIGKILL");
     });
   }
 
   /** Resolves when all workers serve. If one cannot, stops all and rejects. */
   start(): Promise<void> {
-    for (const place of this.#places) this.#launch(place);
+    for (const slot of this.#slots) this.#launch(slot);
     return this.#serving.promise;
   }
 
-  /** Stops all workers in order. Returns true if each serving worker ended in order. Workers that were starting just end. */
+  /** Stops all workers. Returns true if each worker that was serving ended with code 0. */
   async stop(): Promise<boolean> {
     this.#isStopping = true;
     this.#watch.stop();
     this.#metrics.stop();
-    const running = this.#places.filter(({ child }) => child !== undefined);
+    const running = this.#slots.filter(({ child }) => child !== undefined);
     const wereServing = running.map(({ isServing }) => isServing);
     const children = running.map(({ child }) => child!);
     for (const child of children) child.kill("SIGTERM");
     const timer = setTimeout(() => {
-      this.#options.log.warn("a worker did not end in time and is killed");
+      this.#options.log.warn("a worker did not stop in time; killing it");
       for (const child of children) child.kill("SIGKILL");
     }, this.#options.stopTimeoutMs);
     const codes = await Promise.all(children.map((child) => child.exited));
@@ -180,10 +181,10 @@ class WorkerProcesses {
   }
 
   #servingChildren(): Bun.Subprocess[] {
-    return this.#places.flatMap(({ child, isServing }) => (child && isServing ? [child] : []));
+    return this.#slots.flatMap(({ child, isServing }) => (child && isServing ? [child] : []));
   }
 
-  #launch(place: Place): void {
+  #launch(slot: WorkerSlot): void {
     const { script, environment, log } = this.#options;
     const startedMs = performance.now();
     const child = Bun.spawn([process.execPath, "--no-env-file", script, WORKER_FLAG], {
@@ -193,35 +194,35 @@ class WorkerProcesses {
       detached: true,
       ipc: (message) => {
         // Its last message may arrive after its end.
-        if (place.child !== child) return;
+        if (slot.child !== child) return;
         this.#watch.heard(child);
         if (this.#metrics.take(child, message, this.#servingChildren())) return;
-        if (message === READY_MESSAGE) this.#noteServing(place);
+        if (message === READY_MESSAGE) this.#noteServing(slot);
       },
     });
-    place.child = child;
-    place.isServing = false;
+    slot.child = child;
+    slot.isServing = false;
     void child.exited.then((code) => {
-      place.child = undefined;
+      slot.child = undefined;
       this.#watch.forget(child);
       this.#metrics.retire(child);
       if (this.#isStopping) return;
       if (this.#readyCount < this.#options.count) return this.#fail();
       if (performance.now() - startedMs > SETTLED_LIFE_MS) {
-        place.restartDelayMs = FIRST_RESTART_DELAY_MS;
+        slot.restartDelayMs = FIRST_RESTART_DELAY_MS;
       }
       log.warn(
-        `worker ${child.pid} ended (${child.signalCode ?? code}); another one starts in ${place.restartDelayMs} ms`,
+        `worker ${child.pid} ended (${child.signalCode ?? code}); the next one starts in ${slot.restartDelayMs} ms`,
       );
       setTimeout(() => {
-        if (!this.#isStopping) this.#launch(place);
-      }, place.restartDelayMs);
-      place.restartDelayMs = Math.min(place.restartDelayMs * 2, LONGEST_RESTART_DELAY_MS);
+        if (!this.#isStopping) this.#launch(slot);
+      }, slot.restartDelayMs);
+      slot.restartDelayMs = Math.min(slot.restartDelayMs * 2, LONGEST_RESTART_DELAY_MS);
     });
   }
 
-  #noteServing(place: Place): void {
-    place.isServing = true;
+  #noteServing(slot: WorkerSlot): void {
+    slot.isServing = true;
     this.#readyCount++;
     if (this.#readyCount === this.#options.count) this.#serving.resolve();
   }
@@ -238,19 +239,22 @@ const ALIVE_MESSAGE = "alive";
 /** Milliseconds between these messages. */
 const ALIVE_MS = 1_000;
 const LOOK_MS = 1_000;
-/** Milliseconds of silence after which a worker is killed. Longer than a lease: by then other instances have declared it dead. */
+/**
+ * Milliseconds without a message after which a worker is killed. Longer than a lease, so other instances have declared
+ * it dead by then.
+ */
 const MAX_SILENCE_MS = 10_000;
 
-/** Reports to the parent, again and again, that this process does not stand still. */
-export function tellAlive(): void {
+/** Reports to the parent once a second that the event loop of this process runs. */
+export function reportAlive(): void {
   setInterval(() => {
     if (process.connected) process.send?.(ALIVE_MESSAGE);
   }, ALIVE_MS).unref();
 }
 
 /**
- * Detects workers that stand still: the kernel passes them their share of the connections while they live. A parent
- * that stood still itself has received no reports, and starts to measure again.
+ * Detects workers that do not respond. The kernel passes them their share of the connections as long as they live. A
+ * parent that was blocked itself has read no reports, and starts to measure again.
  */
 class WorkerWatch<Worker> {
   readonly #heardAtMs = new Map<Worker, number>();
@@ -276,10 +280,10 @@ class WorkerWatch<Worker> {
 
   #look(onSilent: (worker: Worker) => void): void {
     const nowMs = performance.now();
-    const stoodStill = nowMs - this.#lookedAtMs > 2 * LOOK_MS;
+    const wasBlocked = nowMs - this.#lookedAtMs > 2 * LOOK_MS;
     this.#lookedAtMs = nowMs;
     for (const [worker, heardAtMs] of this.#heardAtMs) {
-      if (stoodStill) this.heard(worker);
+      if (wasBlocked) this.heard(worker);
       else if (nowMs - heardAtMs > MAX_SILENCE_MS) {
         this.forget(worker);
         onSilent(worker);

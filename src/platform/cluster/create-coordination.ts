@@ -15,7 +15,7 @@ export interface CoordinationOptions {
   /**
    * Called once when Redis is available again, with the number of admissions decided without it.
    */
-  onRedisBack(lostForMs: number, admittedApart: number): void;
+  onRedisBack(lostForMs: number, admittedWithoutRedis: number): void;
   onError(error: unknown): void;
   /** For tests: milliseconds, shorter than a minute and a multiple of 100. */
   readonly windowMs?: number;

@@ -52,10 +52,10 @@ export function amountToTake({ full, reduced, least }: RateAmount, left: number)
  * amount.
  */
 export function createRecount(
-  taken: number,
+  admittedAmount: number,
   change: (by: number) => void,
 ): NonNullable<RateDecision["recount"]> {
-  let counted = taken;
+  let counted = admittedAmount;
   return (amount) => {
     if (amount === counted) return;
     const by = amount - counted;
@@ -97,8 +97,7 @@ export interface ParallelLimit {
   /** The maximum number of concurrent calls. At least 1. */
   readonly max: number;
   /**
-   * True for a call that leaves half of the slots to others: it takes a slot only if half of them
-   * stay free.
+   * True for a low-priority call, which takes a slot only if half of the slots stay free for others.
    */
   readonly reservesHalf?: boolean | undefined;
   /** Slots that the call leaves free for calls of other organizations. Defaults to 0. */
@@ -112,9 +111,9 @@ export interface ParallelLimit {
 export function reservedSlots({
   max,
   reservesHalf,
-  reservedForOthers: spares = 0,
+  reservedForOthers = 0,
 }: Omit<ParallelLimit, "id">): number {
-  return Math.max(reservesHalf === true ? Math.floor(max / 2) : 0, spares);
+  return Math.max(reservesHalf === true ? Math.floor(max / 2) : 0, reservedForOthers);
 }
 
 /** Slots for concurrent calls. A caller that gets no slot decides itself whether to wait. */

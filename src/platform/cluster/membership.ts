@@ -25,8 +25,6 @@ interface ClusterMembershipDependencies {
    * reject. A connection that is still being opened keeps its own timeout.
    */
   reconnect(minAgeMs: number): void;
-  /** Called when changes may have been missed, so that everything in memory can be outdated. */
-  onGap(): void;
   /**
    * Called when a heartbeat was so late that others may have declared this instance dead. If it
    * rejects, the next heartbeat calls it again.
@@ -125,11 +123,11 @@ export class ClusterMembership {
    */
   whenFresh(): Promise<void> | undefined {
     if (this.isFresh) return undefined;
-    if (this.#waiting.size >= MAX_WAITING_REQUESTS) return Promise.reject(outOfReach());
+    if (this.#waiting.size >= MAX_WAITING_REQUESTS) return Promise.reject(databaseUnavailable());
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
         this.#waiting.delete(resume);
-        reject(outOfReach());
+        reject(databaseUnavailable());
       }, MAX_WAIT_FOR_NEWS_MS);
       const resume = () => {
         clearTimeout(timer);
@@ -166,7 +164,7 @@ export class ClusterMembership {
       this.#liveIds = pulse.liveIds;
       if (!this.lease.isCurrent) await this.#dependencies.onLateHeartbeat();
       this.lease.renew(beganMs);
-      if (beganMs - this.#freshAtMs > MAX_NEWS_AGE_MS * 5) this.#dependencies.onGap();
+      if (beganMs - this.#freshAtMs > MAX_NEWS_AGE_MS * 5) changeFeed.reportGap();
       changeFeed.report(changes);
       this.#freshAtMs = beganMs;
       const waiting = [...this.#waiting];
@@ -203,7 +201,7 @@ export class ClusterMembership {
   }
 }
 
-function outOfReach(): GatewayError {
+function databaseUnavailable(): GatewayError {
   return new GatewayError(
     "database_unavailable",
     "The gateway's database cannot be reached at the moment.",

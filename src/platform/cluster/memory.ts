@@ -55,7 +55,7 @@ export class MemoryRateWindows implements RateWindows {
     if (isAdmitted) window.add(nowMs, admittedAmount);
     return {
       isAdmitted,
-      admittedAmount: admittedAmount,
+      admittedAmount,
       limit,
       remaining: Math.max(0, limit - window.total),
       resetMs: (window.leavesMs(1) ?? nowMs) - this.#setBackMs,

@@ -86,7 +86,7 @@ export function cloudSettings(type: string, source: CloudSource): CloudSettings 
     const foreign =
       type === owner ? undefined : members.find((member) => entry?.[member] !== undefined);
     if (foreign !== undefined) {
-      throw new ConfigError(`${pointer}/${foreign} is for providers of type ${owner} alone`);
+      throw new ConfigError(`${pointer}/${foreign} applies only to providers of type ${owner}`);
     }
   }
   if (type === "vertex") return vertexSettings(source);
@@ -158,7 +158,7 @@ function credentialsIn(setting: string, path: string): string {
   }
   const document = credentialDocument(text);
   if (document === undefined)
-    throw new ConfigError(`${setting} names a file that is no JSON object`);
+    throw new ConfigError(`${setting} names a file that is not a JSON object`);
   return credentialText(document);
 }
 

@@ -101,7 +101,7 @@ function checked(path: string, value: unknown, faults: ConfigFaults): Omit<FileC
   const schema = validator.Schema();
   const messages = errors.flatMap((error) => faultsOf(path, value, schema, error));
   if (errors.length > 0) {
-    faults.add(new ConfigError(...(messages.length > 0 ? messages : [`${path} is not accepted`])));
+    faults.add(new ConfigError(...(messages.length > 0 ? messages : [`${path} is not valid`])));
   }
   const file = Object(value) as ConfigFile;
   const faultyPointers = errors.map(({ instancePath }) => instancePath);
@@ -185,7 +185,7 @@ function unknownMembers(path: string, pointer: string, value: unknown, schema: u
     .map((key) => {
       const setting = `${path} ${pointer}/${key.slice(0, MAX_SHOWN_NAME)}`;
       const accepted = `but must be one of ${members.join(", ")}`;
-      return `${setting} is not known, ${accepted}${didYouMean(key, members)}`;
+      return `${setting} is unknown, ${accepted}${didYouMean(key, members)}`;
     });
 }
 
@@ -194,7 +194,7 @@ function accepted(schema: unknown): string {
   return typeof description === "string" ? description : "in the format of the file";
 }
 
-/** Returns the value at a JSON pointer (RFC 6901), or undefined if there is no such value. */
+/** Returns the value at a JSON pointer (RFC 6901), or undefined if the pointer leads nowhere. */
 function atPointer(value: unknown, pointer: string): unknown {
   let current = value;
   for (const token of pointer.split("/").slice(1)) {

@@ -63,7 +63,7 @@ export function enabledProviders(
   }
   // An entry with a fault of its own still counts as known.
   const knownIds = [...file.providers, ...providers].map(({ id }) => id);
-  refuseUnknownEndpoints(file, [...new Set([...knownIds, ...file.faultyIds.providers])], faults);
+  checkEndpointProviders(file, [...new Set([...knownIds, ...file.faultyIds.providers])], faults);
   return providers;
 }
 
@@ -83,7 +83,7 @@ export function checkModerationModel(
   if (wire === "sandbox" ? model === SANDBOX_MODERATION_MODEL : wire === "openai" && model !== "") {
     return;
   }
-  const accepted = "a configured provider with OpenAI's interface, / and the name of its model";
+  const accepted = "provider/model, with a configured provider that has OpenAI's interface";
   throw refuse("GATEWAY_MODERATION_MODEL", stated, accepted);
 }
 
@@ -123,7 +123,9 @@ function providerOfFile(
     statedUrl: stated ?? fromEnvironment.baseUrl,
   });
   if (stated !== undefined && entry.project !== undefined) {
-    throw new ConfigError(`${source} has both base_url and project, but must have one of them`);
+    throw new ConfigError(
+      `${source} has both base_url and project, but must have only one of them`,
+    );
   }
   const hasLocation = entry.project !== undefined || entry.aws?.region !== undefined;
   const fileUrl = stated ?? (hasLocation ? cloud.baseUrl : undefined);
@@ -217,7 +219,7 @@ function keysOfFile(
   if (list === undefined) return single === undefined ? [] : [{ key: single, weight: 1 }];
   if (single !== undefined) {
     throw new ConfigError(
-      `${source} has both api_keys and a single key, but must have one of them`,
+      `${source} has both api_keys and a single key, but must have only one of them`,
     );
   }
   if (new Set(list.map(({ key }) => key)).size < list.length) {
@@ -243,7 +245,7 @@ function statedKey(
   if (name === undefined) return key;
   if (key !== undefined) {
     throw new ConfigError(
-      `${source} has both ${keyMember} and ${nameMember}, but must have one of them`,
+      `${source} has both ${keyMember} and ${nameMember}, but must have only one of them`,
     );
   }
   const value = variable(environment, name);
@@ -331,7 +333,7 @@ function variablesUsed({ api_key_env: single, api_keys: list, aws }: ProviderEnt
   return names.filter((name) => name !== undefined);
 }
 
-function refuseUnknownEndpoints(
+function checkEndpointProviders(
   file: FileContents,
   providerIds: readonly string[],
   faults: ConfigFaults,

@@ -297,7 +297,7 @@ export function readExternalServices(reader: EnvironmentReader): {
   }
   if (services.stripe !== undefined && services.stripe.webhookSecret === undefined) {
     warnings.push(
-      "STRIPE_WEBHOOK_SECRET is not set: Stripe's webhooks are not accepted, payments are looked up instead",
+      "STRIPE_WEBHOOK_SECRET is not set: the gateway rejects Stripe's webhooks and looks up payments at intervals instead",
     );
   }
   if (services.s3 === undefined && reader.text("S3_ENDPOINT") !== undefined) {

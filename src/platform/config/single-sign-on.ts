@@ -45,7 +45,7 @@ export function readSingleSignOn(reader: EnvironmentReader): SingleSignOnConfig 
   if (issuer === undefined) return undefined;
   return reader.check(() => {
     if (!SECURE.test(issuer)) {
-      throw refuse("GATEWAY_OIDC_ISSUER", issuer, "an https address, or one of this machine");
+      throw refuse("GATEWAY_OIDC_ISSUER", issuer, "an https URL, or an http URL of this machine");
     }
     if (clientId === undefined) {
       throw refuse("GATEWAY_OIDC_CLIENT_ID", "", "the client's id at GATEWAY_OIDC_ISSUER");
@@ -66,15 +66,14 @@ function readVouching(reader: EnvironmentReader): string[] {
   return reader.check(
     () =>
       reader.list(name).map((text) => {
-        if (!SECURE.test(text)) throw refuse(name, text, "comma-separated https addresses");
+        if (!SECURE.test(text)) throw refuse(name, text, "comma-separated https URLs");
         return withoutSlash(text);
       }),
     [],
   );
 }
 
-const RULE_FORM =
-  "comma-separated rules like groups=admins:operator or groups=team-a:org_…, which grant access";
+const RULE_FORM = "comma-separated rules like groups=admins:operator or groups=team-a:org_…";
 
 function readAccess(reader: EnvironmentReader): AccessRule[] {
   return reader.check(

@@ -56,7 +56,8 @@ export function readMetricExport(reader: EnvironmentReader): MetricExportConfig 
   if (!isEnabled) return undefined;
   const url = metricsUrl ?? (shared === undefined ? undefined : `${shared}/v1/metrics`);
   if (url === undefined) {
-    const missing = "none, unless OTEL_EXPORTER_OTLP_ENDPOINT or its METRICS_ENDPOINT is set";
+    const missing =
+      "none, unless OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT is set";
     return reader.check(() => {
       throw refuse("OTEL_METRICS_EXPORTER", "otlp", missing);
     }, undefined);

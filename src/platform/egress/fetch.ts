@@ -51,7 +51,7 @@ export function createEgressFetch(
     const { status, headers } = response;
     if (headers.get("content-encoding") !== null) {
       await response.body?.cancel();
-      throw new TypeError("an answer is encoded, which was not requested");
+      throw new TypeError("an answer is compressed, although the request did not allow it");
     }
     const isEmpty = response.body === null || NO_BODY.has(status);
     return new Response(isEmpty ? null : bounded(response.body!, maxBytes, onBroken), {
@@ -63,7 +63,7 @@ export function createEgressFetch(
 
 function methodOf(method = "GET"): Method {
   const supported = METHODS.find((candidate) => candidate === method.toUpperCase());
-  if (supported === undefined) throw new TypeError(`the method ${method} is not used`);
+  if (supported === undefined) throw new TypeError(`the method ${method} is not supported`);
   return supported;
 }
 

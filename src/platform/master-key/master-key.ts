@@ -174,7 +174,7 @@ export async function recordKnownKeys(
   if (await noteKnownKeys(sql, instance, keyring.ids)) return;
   await leave(sql, instance);
   throw new MasterKeyError(
-    "the master key was replaced while this gateway started: start it again, with the one in force",
+    "the master key was replaced while this gateway started: start it again with the current master key",
   );
 }
 

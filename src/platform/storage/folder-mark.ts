@@ -93,8 +93,8 @@ export async function readFolderMark(root: string): Promise<string | undefined> 
 
 /** Returns the one-line message about a wrong folder, with the remedy. */
 export function wrongFolder(root: string, mark: string | undefined, recordedId: string): string {
-  const foundId = mark === undefined ? "has no id" : `has the id ${mark}`;
-  return `${root} is not the folder of the database's files: it ${foundId}, but theirs is ${recordedId}. Share that folder among all instances, or set S3_BUCKET; if the files were moved here, or are lost, put ${recordedId} into ${join(root, NAME)}`;
+  const state = mark === undefined ? "has no id" : `has the id ${mark}`;
+  return `${root} is not the folder of the database's files: it ${state}, but theirs has the id ${recordedId}. Share that folder among all instances, or set S3_BUCKET; if the files were moved here, or are lost, write ${recordedId} to ${join(root, NAME)}`;
 }
 
 /** Creates a file atomically, unless it exists. */

@@ -58,7 +58,7 @@ export class StorageError extends Error {
 
 export class ObjectMissingError extends StorageError {
   constructor(key: string) {
-    super(`nothing is stored under ${key}`);
+    super(`no object has the key ${key}`);
     this.name = "ObjectMissingError";
   }
 }

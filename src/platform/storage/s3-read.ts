@@ -82,8 +82,9 @@ export class S3Read {
     if (status === 404) return fail(new ObjectMissingError(this.#key));
     if (status === 412) return fail(new WrongObjectError("a file changed while it was read"));
     const isPart = status === 206 || (status === 200 && this.#at === 0);
-    const isWanted = bytes === undefined || bytes === (this.#end ?? this.#at + bytes) - this.#at;
-    if (!isPart || !isWanted) {
+    const hasExpectedLength =
+      bytes === undefined || bytes === (this.#end ?? this.#at + bytes) - this.#at;
+    if (!isPart || !hasExpectedLength) {
       return fail(new WrongObjectError("the store does not answer with the requested part"));
     }
     this.#etag ??= answer.headers.get("etag") ?? "";
@@ -104,7 +105,7 @@ export class S3Read {
         const isFinal = error instanceof WrongObjectError || error instanceof ObjectMissingError;
         if (isFinal || this.#isCancelled) throw error;
         if (this.#clock.nowMs() + delayMs >= untilMs) {
-          throw new StorageError("the store stopped in the middle of a file", error);
+          throw new StorageError("the store stopped sending in the middle of a file", error);
         }
         await sleep(this.#clock, delayMs);
       }

@@ -169,12 +169,12 @@ const MAX_VERBOSE_CHARACTERS = 512;
  * was served, and contain no prompt and no member of `debug`.
  */
 function verboseFields({
-  request: asked,
+  request: fields,
   queuedMs,
   routing,
   guardrailHits,
 }: RequestRecord): object {
-  const { user, session_id: session, metadata } = asked ?? {};
+  const { user, session_id: session, metadata } = fields ?? {};
   return {
     user: shownText(user),
     session_id: shownText(session),

@@ -3,7 +3,7 @@ import type {
   GuardrailHit,
   LoggedFields,
   RecordedRouting,
-  RequestFacts,
+  RequestLog,
 } from "../../lib/request-log.ts";
 import type { GatheredMetrics, MetricReport } from "./metric-registry.ts";
 
@@ -42,7 +42,7 @@ export interface RequestRecord {
  * key, or no key.
  */
 export function requestRecord(
-  ended: { readonly requestId: string; readonly startedMs: number; readonly log: RequestFacts },
+  ended: { readonly requestId: string; readonly startedMs: number; readonly log: RequestLog },
   { method, path }: { readonly method: string; readonly path: string },
   status: number,
   organizationId: string | undefined,

@@ -121,7 +121,7 @@ export interface ProcessReport {
 
 export interface GatheredMetrics {
   readonly reports: readonly ProcessReport[];
-  /** The number of processes that were asked. */
+  /** The number of processes that were requested to report. */
   readonly requested: number;
   readonly answered: number;
 }
@@ -145,11 +145,7 @@ const WORKER_LABEL = "worker";
  * gauges the label `worker`. The last known counts of a process that is slow or was replaced are included,
  * because a counter must not fall.
  */
-export function mergeMetrics({
-  reports,
-  requested: asked,
-  answered,
-}: GatheredMetrics): MetricReport[] {
+export function mergeMetrics({ reports, requested, answered }: GatheredMetrics): MetricReport[] {
   const merged = new Map<string, { first: MetricReport; sums: Map<string, Sample> }>();
   for (const { worker, metrics, isCurrent } of reports) {
     for (const metric of metrics) {
@@ -165,7 +161,7 @@ export function mergeMetrics({
   }
   return [
     ...[...merged.values()].map(({ first, sums }) => ({ ...first, samples: [...sums.values()] })),
-    gauge("gateway_workers", "Worker processes that were asked for these metrics.", asked),
+    gauge("gateway_workers", "Worker processes that were asked for these metrics.", requested),
     gauge("gateway_workers_answered", "Worker processes that answered in time.", answered),
   ];
 }

@@ -173,8 +173,8 @@ export class RecordedTrace implements RequestTrace {
   }
 
   #attributesOf(request: RequestRecord): SpanAttributes {
-    const { request: asked, model, provider, costNano, firstTokenMs } = request;
-    const { session_id: session, trace } = asked ?? {};
+    const { request: fields, model, provider, costNano, firstTokenMs } = request;
+    const { session_id: session, trace } = fields ?? {};
     return {
       ...callersAttributes(trace),
       "http.response.status_code": request.status,
@@ -223,8 +223,8 @@ function shownText(value: unknown): string | undefined {
  * Returns the prompt. Returns undefined if a guardrail has found something in the request, because
  * redacted text must not be stored.
  */
-function promptOf({ request: asked, guardrailHits }: RequestRecord): string | undefined {
-  const prompt = asked?.messages ?? asked?.input;
+function promptOf({ request: fields, guardrailHits }: RequestRecord): string | undefined {
+  const prompt = fields?.messages ?? fields?.input;
   if (prompt === undefined || guardrailHits !== undefined) return undefined;
   return JSON.stringify(prompt).slice(0, MAX_PROMPT_CHARACTERS);
 }

@@ -58,7 +58,7 @@ const PARTS: ReadonlySet<PartKind> = new Set(["image", "file"]);
 export function anthropicFields(type: string): ChatFields {
   return {
     type,
-    missing(field, value, { model, modelId }, _isAlone, request) {
+    unsupported(field, value, { model, modelId }, _isOnlyType, request) {
       const traits = claudeTraits(model, modelId);
       if (field === "reasoning") return unfollowedReasoning(value, traits, request);
       if (field === "thinking") return unfollowedThinking(value, traits, request);

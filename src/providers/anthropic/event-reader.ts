@@ -1,6 +1,7 @@
 import type { Clock } from "../../lib/clock.ts";
 import { EventSplitter } from "../../lib/event-splitter.ts";
 import { isFields } from "../../lib/json.ts";
+import { drainInBackground } from "../drain.ts";
 import {
   type ChatEvent,
   type PieceReader,
@@ -20,8 +21,6 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** Largest single event, in bytes. A larger event means that the provider is broken. */
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
-/** Time for the rest of a stream after its last event, in milliseconds. Then the connection is closed. */
-const DRAIN_MS = 1_000;
 /** Anthropic sends one choice per request. */
 const choice = 0;
 
@@ -284,22 +283,10 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
     if (usage !== undefined) this.#events.push({ type: "usage", usage });
   }
 
-  /** Reads to the end in the background, so that the connection can be used again. */
   #drain(): void {
     if (this.#isDrained) return;
     this.#isDrained = true;
-    const stopTimer = this.#options.clock.after(DRAIN_MS, () => {
-      this.#bytes.cancel().catch(() => undefined);
-    });
-    void (async () => {
-      try {
-        while (!(await this.#bytes.read()).done);
-      } catch {
-        // The answer was complete before the connection broke.
-      } finally {
-        stopTimer();
-      }
-    })();
+    drainInBackground(this.#bytes, this.#options.clock);
   }
 }
 

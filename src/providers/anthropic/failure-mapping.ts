@@ -1,7 +1,13 @@
 import { isFields, jsonValue } from "../../lib/json.ts";
 import { retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure, ProviderFailureKind } from "../interface.ts";
-import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
+import type { ResponseHeaders } from "../transport/provider-response.ts";
+import {
+  type FailureContext,
+  firstText,
+  kindOfStatus,
+  statusFailure,
+} from "../transport/status-failure.ts";
 
 /**
  * Statuses of error types that arrive in a stream or with status 200:
@@ -24,14 +30,10 @@ const FILTERED = /content filter/i;
 /** Reported with status 400, although the provider account of the gateway's key has no credit. */
 const NO_CREDIT = /credit balance is too low/i;
 
-interface Headers {
-  get(name: string): string | null;
-}
-
 /** Returns the failure for a response with an error status. */
 export function failureOfStatus(
   status: number,
-  headers: Headers,
+  headers: ResponseHeaders,
   text: string,
   context: FailureContext,
 ): ProviderFailure {
@@ -51,15 +53,15 @@ function failureOf(
   context: FailureContext,
 ): ProviderFailure {
   const error = isFields(body) && isFields(body.error) ? body.error : {};
-  const message = typeof error.message === "string" && error.message !== "" ? error.message : "";
-  const kind = kindOf(status, message);
+  const message = firstText([error.message]);
+  const kind = kindOf(status, message ?? "");
   return statusFailure(
     status,
     {
       kind,
-      message: message === "" ? undefined : message,
+      message,
       retryAfterMs: waitMs,
-      isTooLong: kind === "rejected" && (status === 413 || TOO_LONG.test(message)),
+      isTooLong: kind === "rejected" && (status === 413 || TOO_LONG.test(message ?? "")),
       details: error.details,
     },
     context,

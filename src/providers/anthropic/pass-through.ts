@@ -86,7 +86,7 @@ export class MessagesPassThrough {
   ): Promise<Result> {
     const signal = call.abortNotice ?? call.signal;
     try {
-      const options = { set, placesBreakpoints: this.#platform.versionInBody !== undefined };
+      const options = { set, addsBreakpoints: this.#platform.versionInBody !== undefined };
       const { body } = await call.body.render(passedBody, options, signal);
       const response = await sendRequest(this.#client, url, {
         method: "POST",

@@ -9,8 +9,7 @@ interface PassedOptions {
   /** Members that replace the client's: the model or a platform's version, and whether to stream. */
   readonly set: Fields;
   /**
-   * Whether to replace the `cache_control` of the request itself, which only Anthropic supports, by
-   * breakpoints.
+   * True if breakpoints replace the `cache_control` of the request itself, which only Anthropic supports.
    */
   readonly addsBreakpoints?: boolean | undefined;
 }
@@ -18,11 +17,8 @@ interface PassedOptions {
 /** Renders a client's request of the Messages API with the gateway's members. */
 export const passedBody = new BodyRender(
   import.meta.url,
-  (
-    fields: ChatRequestFields,
-    { set, addsBreakpoints: placesBreakpoints }: PassedOptions,
-  ): RenderedBody => {
-    const requested = placesBreakpoints === true ? cacheControlOf(fields) : undefined;
+  (fields: ChatRequestFields, { set, addsBreakpoints }: PassedOptions): RenderedBody => {
+    const requested = addsBreakpoints === true ? cacheControlOf(fields) : undefined;
     const passed = requested === undefined ? fields : withBreakpoints(fields, requested);
     return { body: JSON.stringify({ ...passed, ...set }) };
   },

@@ -28,7 +28,7 @@ function wavHeading(rate = PCM_RATE): Uint8Array {
   return new Uint8Array(heading);
 }
 
-/** Returns the header to send before the samples if the provider sends only samples. */
+/** Returns the header to send before bare samples. Undefined if the format has no header. */
 export function headingOf(format: SpeechFormat): Uint8Array | undefined {
   return format === "wav" ? wavHeading() : undefined;
 }

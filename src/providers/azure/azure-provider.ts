@@ -30,25 +30,25 @@ export function createAzureProvider(
 ): Provider {
   const address = azureAddress(settings.baseUrl, settings.apiVersion);
   const tokens = entraTokens(settings, dependencies);
-  const wiresWith = (key: string | undefined, keyIsToken?: true) =>
-    new AzureWires({ ...settings, apiKey: key, keyIsToken }, address, dependencies);
-  const wires =
+  const clientsWith = (key: string | undefined, keyIsToken?: true) =>
+    new AzureClients({ ...settings, apiKey: key, keyIsToken }, address, dependencies);
+  const clients =
     tokens === undefined
-      ? withKey(wiresWith(settings.apiKey))
-      : new ByToken(tokens, (token) => wiresWith(token, true));
+      ? withKey(clientsWith(settings.apiKey))
+      : new ByToken(tokens, (token) => clientsWith(token, true));
   return {
     fields: chatFieldsOf(settings.type),
     metersMedia: true,
     takesItems: (model, modelId) => takesItems(settings.type, model, modelId),
-    chat: (call) => wires.call(signalOf(call), (client) => client.chatWire(call).chat(call)),
-    embed: (call) => wires.call(signalOf(call), (client) => client.of(call.model).embed(call)),
-    image: (call) => wires.call(signalOf(call), (client) => client.of(call.model).image(call)),
+    chat: (call) => clients.call(signalOf(call), (client) => client.chatClient(call).chat(call)),
+    embed: (call) => clients.call(signalOf(call), (client) => client.of(call.model).embed(call)),
+    image: (call) => clients.call(signalOf(call), (client) => client.of(call.model).image(call)),
     imageFields: imageFieldsOf(settings.type),
-    speak: (call) => wires.call(signalOf(call), (client) => client.of(call.model).speak(call)),
+    speak: (call) => clients.call(signalOf(call), (client) => client.of(call.model).speak(call)),
     transcribe: (call) =>
-      wires.call(signalOf(call), (client) => client.of(call.model).transcribe(call)),
+      clients.call(signalOf(call), (client) => client.of(call.model).transcribe(call)),
     checkKey: () =>
-      wires.call(AbortSignal.timeout(KEY_CHECK_TIMEOUT_MS), (client) => client.checkKey()),
+      clients.call(AbortSignal.timeout(KEY_CHECK_TIMEOUT_MS), (client) => client.checkKey()),
   };
 }
 
@@ -57,7 +57,7 @@ function signalOf(call: ModelCall) {
 }
 
 /** Clients of the resource's deployments for one key or token. */
-class AzureWires {
+class AzureClients {
   readonly #settings: ProviderSettings;
   readonly #address: AzureAddress;
   readonly #dependencies: AzureDependencies;
@@ -69,7 +69,7 @@ class AzureWires {
     this.#settings = settings;
     this.#address = address;
     this.#dependencies = dependencies;
-    // Throws if the key cannot be sent, at the start and not at the first call.
+    // Throws if the key cannot be sent, so that the gateway fails at its start and not at the first call.
     requestHeaders(settings, openAiVariant(settings.type));
     if (address.ofDeployment === undefined) this.#shared = this.#at(address.root);
   }
@@ -78,7 +78,7 @@ class AzureWires {
    * Returns the client for a chat. The Responses API has no deployment URLs: it takes the deployment's name
    * in the body.
    */
-  chatWire(call: ChatCall): OpenAiProvider {
+  chatClient(call: ChatCall): OpenAiProvider {
     if (!speaksResponses(this.#settings.type, call)) return this.of(call.model);
     this.#root ??= this.#shared ?? this.#at(this.#address.root);
     return this.#root;

@@ -118,7 +118,7 @@ class Bedrock {
     const betas = call.betas.length > 0 ? { anthropic_beta: call.betas } : {};
     const set = { anthropic_version: ANTHROPIC_VERSION, ...betas };
     try {
-      const { body } = await call.body.render(passedBody, { set, placesBreakpoints: true }, signal);
+      const { body } = await call.body.render(passedBody, { set, addsBreakpoints: true }, signal);
       if (!call.stream) {
         const response = await this.#post("invoke", body, call);
         const { failureContext } = this.#wire;

@@ -55,11 +55,11 @@ export function bedrockFields(type: string): ChatFields {
   const claudeFields = anthropicFields(type);
   return {
     type,
-    missing(field, value, model, isSingleNode, request) {
+    unsupported(field, value, model, isOnlyType, request) {
       if (isClaude(model.model, model.modelId)) {
         // Bedrock's field of this name has a different meaning.
         if (field === "service_tier") return [field];
-        return claudeFields.missing(field, value, model, isSingleNode, request);
+        return claudeFields.unsupported(field, value, model, isOnlyType, request);
       }
       const traits = converseTraits(model.model, model.modelId);
       if (field === "reasoning") return unfollowedReasoning(value, traits);

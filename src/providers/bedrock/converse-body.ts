@@ -56,7 +56,7 @@ export const converseBody = new BodyRender(
   },
 );
 
-/** Fields whose name in Converse differs. */
+/** Converse's names of the fields that it shares with OpenAI. */
 const RENAMED: Readonly<Record<string, string>> = {
   max_tokens: "maxTokens",
   temperature: "temperature",

@@ -1,12 +1,9 @@
 import { isFields, jsonValue } from "../../lib/json.ts";
 import { retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure, ProviderFailureKind } from "../interface.ts";
+import type { ResponseHeaders } from "../transport/provider-response.ts";
 import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
 import type { EventMessage } from "./event-stream-decoder.ts";
-
-interface Headers {
-  get(name: string): string | null;
-}
 
 /**
  * Statuses by error name in lower case, for errors inside a stream, which have no status, and for errors with
@@ -52,7 +49,7 @@ const FILTERED = /content filter|blocked by (?:our|the) (?:content|safety)/i;
 /** Returns the failure for a response with an error status. */
 export function failureOfStatus(
   status: number,
-  headers: Headers,
+  headers: ResponseHeaders,
   text: string,
   context: FailureContext,
 ): ProviderFailure {

@@ -13,7 +13,7 @@ const CONNECT_TIMEOUT_MS = 5_000;
 /** The longest known list is OpenRouter's, at about 800 KB. */
 const MAX_LIST_BYTES = 4 * 1024 * 1024;
 const MAX_DETAIL_BYTES = 1024 * 1024;
-/** Most models of a local server whose context length is requested individually. */
+/** Maximum number of models of a local server whose context length is requested. Each takes a request. */
 const MAX_DESCRIBED_MODELS = 64;
 
 /**

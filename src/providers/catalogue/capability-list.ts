@@ -52,18 +52,18 @@ export async function loadCapabilities(tokenlensId: string | undefined): Promise
   return new Map(Object.values(module?.default.models ?? {}).map((entry) => [entry.id, entry]));
 }
 
-/** Matches names of models that see, unlike other models of their family. */
-const SEEING = /\bvl\b|vision/i;
+/** Matches names of models that read images, unlike other models of their family. */
+const VISION_NAME = /\bvl\b|vision/i;
 
-export function isNamedSeeing(name: string): boolean {
-  return SEEING.test(name);
+export function isVisionName(name: string): boolean {
+  return VISION_NAME.test(name);
 }
 
-/** Cohere's models that support tools. No list has their capabilities. */
-const CALLING_TOOLS = /^command-[ar]/;
+/** Matches names of Cohere's models that support tools. No list has their capabilities. */
+const TOOL_MODEL_NAME = /^command-[ar]/;
 
-export function isNamedCallingTools(name: string): boolean {
-  return CALLING_TOOLS.test(name);
+export function isToolModelName(name: string): boolean {
+  return TOOL_MODEL_NAME.test(name);
 }
 
 /**
@@ -79,7 +79,7 @@ export function closestRelative(name: string, list: CapabilityList): CapabilityE
   for (const entry of list.values()) {
     const shared = sharedLength(name, entry.id);
     if (shared < bestShared || versionOf(entry.id, family) > version) continue;
-    if (SEEING.test(entry.id) && !SEEING.test(name)) continue;
+    if (VISION_NAME.test(entry.id) && !VISION_NAME.test(name)) continue;
     const newer = (entry.release_date ?? "") > (best?.release_date ?? "");
     if (shared > bestShared || best === undefined || newer) {
       best = entry;

@@ -1,6 +1,6 @@
 import { didYouMean } from "../../lib/nearest-names.ts";
 import { ConfigError, type ConfigFaults } from "../../platform/config/config-error.ts";
-import { asksForModels, providerType } from "../../platform/config/provider-types.ts";
+import { providerType, requestsModelList } from "../../platform/config/provider-types.ts";
 import type { ProviderConfig } from "../../platform/config/providers.ts";
 import type { ConfiguredModels } from "../../platform/config.ts";
 import { buildCatalogue, type Catalogue, isNamedInFile } from "./build-catalogue.ts";
@@ -34,7 +34,7 @@ export async function checkFileModels(
   const unread = providers.filter(
     (provider) =>
       readsLists &&
-      asksForModels(provider.type) &&
+      requestsModelList(provider.type) &&
       !discovered.has(provider.id) &&
       !isNamedInFile(provider, models),
   );
@@ -61,7 +61,7 @@ async function storedLists(
   { providers, dataDir }: Pick<ConfiguredModels, "providers" | "dataDir">,
   nowMs: number,
 ): Promise<ModelLists> {
-  const queried = providers.filter(({ type }) => asksForModels(type));
+  const queried = providers.filter(({ type }) => requestsModelList(type));
   const stored = await readStoredLists(dataDir, queried, nowMs);
   return new Map([...stored].map(([id, list]) => [id, list.models]));
 }

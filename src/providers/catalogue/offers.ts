@@ -1,4 +1,5 @@
 import type { CatalogueModel, ModelEndpoint, ModelPrices } from "../../lib/catalogue-model.ts";
+import { yieldToEventLoop } from "../../lib/yield-to-event-loop.ts";
 import { isSelfHosted, providerType } from "../../platform/config/provider-types.ts";
 import type { ProviderConfig } from "../../platform/config/providers.ts";
 import { canonicalName } from "./canonical-name.ts";
@@ -23,6 +24,7 @@ interface MergedOffers {
   readonly pinned: ReadonlyMap<string, CatalogueModel>;
 }
 
+/** Offers that are joined before the event loop runs again. A catalogue is also built while requests are served. */
 const OFFERS_AT_A_TIME = 250;
 
 /**
@@ -68,11 +70,6 @@ export async function mergeOffers(offers: readonly Offer[]): Promise<MergedOffer
     }
   }
   return { models, pinned };
-}
-
-/** Yields to the event loop, because a catalogue is also built while requests are served. */
-function yieldToEventLoop(): Promise<void> {
-  return new Promise((resolve) => void setImmediate(resolve));
 }
 
 function canonicalIdOf(offer: Offer): string {

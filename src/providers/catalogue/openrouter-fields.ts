@@ -174,7 +174,7 @@ function supportedParameters(model: CatalogueModel, providers: ProvidersWithFiel
   const supported = PROBES.filter(({ field, value, needs, request }) => {
     if (needs !== undefined && !model.capabilities.includes(needs)) return false;
     return endpoints.some(
-      ({ fields, named }) => !fields?.missing(field, value, named, false, request).length,
+      ({ fields, named }) => !fields?.unsupported(field, value, named, false, request).length,
     );
   });
   return ["max_tokens", "max_completion_tokens", ...supported.map(({ name }) => name)];

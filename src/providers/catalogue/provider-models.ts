@@ -10,8 +10,8 @@ import {
   type CapabilityEntry,
   type CapabilityList,
   closestRelative,
-  isNamedCallingTools,
-  isNamedSeeing,
+  isToolModelName,
+  isVisionName,
   loadCapabilities,
 } from "./capability-list.ts";
 import {
@@ -331,11 +331,11 @@ function capabilitiesOf(
   if (conversesBySound(name)) {
     return ["streaming", "function_calling", "audio_input", "audio_output"];
   }
-  const tools = similar?.tool_call === true || isNamedCallingTools(name);
+  const tools = similar?.tool_call === true || isToolModelName(name);
   return [
     "streaming",
     ...(tools ? ["function_calling"] : []),
-    ...(similar?.modalities?.input?.includes("image") || isNamedSeeing(name) ? ["vision"] : []),
+    ...(similar?.modalities?.input?.includes("image") || isVisionName(name) ? ["vision"] : []),
     // No list states this capability. Models that were trained for tools have it.
     ...(tools && !WITHOUT_JSON_MODE.test(name) ? ["json_mode"] : []),
     ...(similar?.reasoning === true && !name.includes("non-reasoning") ? ["reasoning"] : []),

@@ -63,7 +63,7 @@ export function cohereFields(type: string): ChatFields {
   return {
     type,
     takesPart: (kind, { model, modelId }) => takesPart(kind, [model, modelId]),
-    missing(field, value, { model, modelId }, _isAlone, request) {
+    unsupported(field, value, { model, modelId }, _isOnlyType, request) {
       const thinks = canThink(model, modelId);
       if (field === "reasoning") {
         return unfollowedReasoning(value as Readonly<Record<string, unknown>>, thinks);

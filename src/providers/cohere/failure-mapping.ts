@@ -1,7 +1,13 @@
 import { isFields, jsonValue } from "../../lib/json.ts";
 import { retryAfterMs } from "../../lib/retry-after.ts";
 import type { FinishReason, ProviderFailure, ProviderFailureKind } from "../interface.ts";
-import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
+import type { ResponseHeaders } from "../transport/provider-response.ts";
+import {
+  type FailureContext,
+  firstText,
+  kindOfStatus,
+  statusFailure,
+} from "../transport/status-failure.ts";
 
 /**
  * Matches "too many tokens: size limit exceeded by 11326 tokens", but not the error for an output limit that
@@ -11,18 +17,14 @@ const TOO_LONG = /too many tokens: (?!max tokens)/i;
 /** Status for a text that Cohere blocks: https://docs.cohere.com/reference/errors. */
 const BLOCKED_STATUS = 498;
 
-interface Headers {
-  get(name: string): string | null;
-}
-
 /** Returns the failure for a response with an error status. */
 export function failureOfStatus(
   status: number,
-  headers: Headers,
+  headers: ResponseHeaders,
   text: string,
   context: FailureContext,
 ): ProviderFailure {
-  const message = parseErrorBody(jsonValue(text));
+  const message = messageIn(jsonValue(text));
   const kind = status === BLOCKED_STATUS ? "content_policy" : kindOfStatus(status);
   const waitMs = retryAfterMs(headers, context.nowMs);
   const isTooLong = kind === "rejected" && (status === 413 || TOO_LONG.test(message ?? ""));
@@ -35,15 +37,14 @@ export function failureInside(body: unknown, context: FailureContext): ProviderF
   const isError = body.type === "error" || (body.error ?? undefined) !== undefined;
   const isBare = body.type === undefined && typeof body.message === "string";
   if (!isError && !isBare) return undefined;
-  return statusFailure(502, { kind: "unavailable", message: parseErrorBody(body) }, context);
+  return statusFailure(502, { kind: "unavailable", message: messageIn(body) }, context);
 }
 
 /** Returns the message of Cohere's `{message}`, or of the error forms of proxies. */
-function parseErrorBody(body: unknown): string | undefined {
+function messageIn(body: unknown): string | undefined {
   if (!isFields(body)) return undefined;
   const { message, error } = body;
-  const messages = [message, isFields(error) ? error.message : error];
-  return messages.find((text): text is string => typeof text === "string" && text !== "");
+  return firstText([message, isFields(error) ? error.message : error]);
 }
 
 /** Finish reasons of complete answers. `ERROR_TOXIC` and `ERROR_LIMIT` are older names. */

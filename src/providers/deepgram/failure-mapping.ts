@@ -1,7 +1,13 @@
 import { isFields, jsonValue } from "../../lib/json.ts";
 import { retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure } from "../interface.ts";
-import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
+import type { ResponseHeaders } from "../transport/provider-response.ts";
+import {
+  type FailureContext,
+  firstText,
+  kindOfStatus,
+  statusFailure,
+} from "../transport/status-failure.ts";
 
 /**
  * Returns the failure for a response with an error status (https://developers.deepgram.com/docs/errors):
@@ -9,13 +15,13 @@ import { type FailureContext, kindOfStatus, statusFailure } from "../transport/s
  */
 export function failureOfStatus(
   status: number,
-  headers: { get(name: string): string | null },
+  headers: ResponseHeaders,
   text: string,
   context: FailureContext,
 ): ProviderFailure {
   const report = {
     kind: kindOfStatus(status),
-    message: parseErrorBody(jsonValue(text)),
+    message: messageIn(jsonValue(text)),
     retryAfterMs: retryAfterMs(headers, context.nowMs),
   };
   return statusFailure(status, report, context);
@@ -24,16 +30,13 @@ export function failureOfStatus(
 /** Returns the failure in a body with a success status. Returns undefined if it has none. */
 export function failureInside(body: unknown, context: FailureContext): ProviderFailure | undefined {
   if (!isFields(body) || body.results !== undefined) return undefined;
-  const message = parseErrorBody(body);
+  const message = messageIn(body);
   if (message === undefined) return undefined;
   return statusFailure(502, { kind: "unavailable", message }, context);
 }
 
-function parseErrorBody(body: unknown): string | undefined {
+function messageIn(body: unknown): string | undefined {
   if (typeof body === "string" && body !== "") return body;
   if (!isFields(body)) return undefined;
-  const messages = [body.err_msg, body.message, body.reason, body.details, body.error];
-  return messages.find(
-    (message): message is string => typeof message === "string" && message !== "",
-  );
+  return firstText([body.err_msg, body.message, body.reason, body.details, body.error]);
 }

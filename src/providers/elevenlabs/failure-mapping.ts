@@ -2,7 +2,13 @@ import { isFields, jsonValue } from "../../lib/json.ts";
 import { retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure, ProviderFailureKind } from "../interface.ts";
 import { QUOTA_EXHAUSTED_RETRY_MS } from "../openai/failure-mapping.ts";
-import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
+import type { ResponseHeaders } from "../transport/provider-response.ts";
+import {
+  type FailureContext,
+  firstText,
+  kindOfStatus,
+  statusFailure,
+} from "../transport/status-failure.ts";
 
 /**
  * Failure kinds by `detail.status`, whatever the HTTP status is
@@ -23,7 +29,7 @@ const VOICE = /voice|invalid_uid/;
 /** Returns the failure for a response with an error status. */
 export function failureOfStatus(
   status: number,
-  headers: { get(name: string): string | null },
+  headers: ResponseHeaders,
   text: string,
   context: FailureContext,
 ): ProviderFailure {
@@ -56,9 +62,8 @@ function parseErrorBody(body: unknown): ErrorDetails {
   const detail: unknown = Array.isArray(body.detail) ? body.detail[0] : body.detail;
   if (typeof detail === "string") return { message: detail };
   const from = isFields(detail) ? detail : body;
-  const messages = [from.message, from.msg, from.error];
   return {
     code: [from.status, from.code].find((value): value is string => typeof value === "string"),
-    message: messages.find((value): value is string => typeof value === "string" && value !== ""),
+    message: firstText([from.message, from.msg, from.error]),
   };
 }

@@ -57,9 +57,9 @@ const PARTS: ReadonlySet<PartKind> = new Set(["image", "audio", "video", "file",
 export function geminiFields(type: string): ChatFields {
   return {
     type,
-    missing(field, value, model) {
+    unsupported(field, value, model) {
       const generation = generationOf(model.model, model.modelId);
-      if (field === "reasoning") return missingReasoning(value, generation);
+      if (field === "reasoning") return unsupportedReasoning(value, generation);
       const isUnsupported = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;
       return isUnsupported === undefined || isUnsupported(value, generation) ? [field] : [];
     },
@@ -67,7 +67,7 @@ export function geminiFields(type: string): ChatFields {
   };
 }
 
-function missingReasoning(value: unknown, generation: ModelGeneration): readonly string[] {
+function unsupportedReasoning(value: unknown, generation: ModelGeneration): readonly string[] {
   const reasoning = value as Readonly<Record<string, unknown>>;
   if (generation.version >= GEMINI_2_5) return unfollowedReasoning(reasoning, generation);
   const hasMembers = Object.entries(reasoning).some(

@@ -1,6 +1,7 @@
 import { isFields, jsonValue } from "../../lib/json.ts";
 import { boundedWaitMs, retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure, ProviderFailureKind } from "../interface.ts";
+import type { ResponseHeaders } from "../transport/provider-response.ts";
 import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -30,7 +31,7 @@ const KEY_MESSAGE = /\bapi[ _-]key (?:not valid|not found|expired)/i;
 /** Returns the failure for a response with an error status. */
 export function failureOfStatus(
   status: number,
-  headers: { get(name: string): string | null },
+  headers: ResponseHeaders,
   text: string,
   context: FailureContext,
 ): ProviderFailure {

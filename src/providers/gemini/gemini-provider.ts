@@ -56,7 +56,7 @@ export function createGeminiProvider(
   dependencies: GeminiDependencies,
 ): Provider {
   const platform = { headers: geminiHeaders(settings), body: geminiBody, resourceOf };
-  const wire = new GeminiWire(settings, dependencies, platform);
+  const wire = new GeminiClient(settings, dependencies, platform);
   return {
     ...geminiAudio(settings, dependencies, platform),
     fields: geminiFields(settings.type),
@@ -86,7 +86,7 @@ export interface GeminiPlatform {
 }
 
 /** Calls generateContent and other methods of models. */
-export class GeminiWire {
+export class GeminiClient {
   readonly #settings: ProviderSettings;
   readonly #platform: GeminiPlatform;
   readonly #clock: Clock;

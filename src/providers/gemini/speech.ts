@@ -47,14 +47,10 @@ export class GeminiSpeechDecoder implements SoundDecoder {
   }
 
   read(data: string): Uint8Array | undefined {
-    const {
-      sound: audio,
-      usage,
-      isWhole,
-    } = readSpeech(parsedAnswer(textOfLatin1(data)), this.#context);
+    const { sound, usage, isWhole } = readSpeech(parsedAnswer(textOfLatin1(data)), this.#context);
     this.#usage = usage ?? this.#usage;
     this.#isWhole ||= isWhole;
-    return audio.length === 0 ? undefined : audio;
+    return sound.length === 0 ? undefined : sound;
   }
 }
 

@@ -2,6 +2,7 @@ import {
   BatchHttpClient,
   CLOCK_SKEW_MS,
   countIn,
+  endlessList,
   type Fields,
   hasStatus,
   nameIn,
@@ -56,13 +57,13 @@ export class MistralBatches implements BatchInterface {
     const headers = requestHeaders(settings, openAiVariant(type));
     this.#wire = new BatchHttpClient({ ...dependencies, settings, headers, failureOfStatus });
     this.#files = new BatchFiles({
-      ...{ wire: this.#wire, baseUrl, expire: false },
+      ...{ wire: this.#wire, baseUrl, canExpire: false },
       newest: "page_size",
     });
   }
 
   groupOf(request: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
-    return this.#endpoints.placeOf(request);
+    return this.#endpoints.groupOf(request);
   }
 
   async create(batch: NewBatch, signal: AbortSignal): Promise<string> {
@@ -134,13 +135,11 @@ export class MistralBatches implements BatchInterface {
       yield* jobs;
       if (jobs.length < JOBS_A_PAGE) return;
     }
-    throw new BrokenAnswer("a list of batches without an end");
+    throw endlessList();
   }
 
-  async #read(batchId: string, signal: AbortSignal): Promise<Fields> {
-    const job = await this.#wire.object({ method: "GET", url: this.#urlOf(batchId) }, signal);
-    if (job.id !== batchId) throw new BrokenAnswer("another batch");
-    return job;
+  #read(batchId: string, signal: AbortSignal): Promise<Fields> {
+    return this.#wire.batch(this.#urlOf(batchId), batchId, signal);
   }
 
   #urlOf(batchId: string, rest = ""): string {

@@ -54,7 +54,7 @@ export function ollamaFields(type: string): ChatFields {
     takesPart: (kind) => PARTS.has(kind),
     // Ollama fetches no URLs.
     rejectsWebUrls: () => true,
-    missing(field, value) {
+    unsupported(field, value) {
       if (field === "reasoning") return unfollowedReasoning(value as Record<string, unknown>);
       const isUnsupported = Object.hasOwn(FIELDS, field) ? FIELDS[field]! : undefined;
       return isUnsupported === undefined || isUnsupported(value) ? [field] : [];

@@ -1,7 +1,13 @@
 import { isFields, jsonValue } from "../../lib/json.ts";
 import { retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure } from "../interface.ts";
-import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
+import type { ResponseHeaders } from "../transport/provider-response.ts";
+import {
+  type FailureContext,
+  firstText,
+  kindOfStatus,
+  statusFailure,
+} from "../transport/status-failure.ts";
 
 /**
  * Matches "the input length exceeds the context length" and "the prompt is longer than the context length
@@ -9,14 +15,10 @@ import { type FailureContext, kindOfStatus, statusFailure } from "../transport/s
  */
 const TOO_LONG = /(?:exceeds|longer than) the (?:maximum |available )?context/i;
 
-interface Headers {
-  get(name: string): string | null;
-}
-
 /** Returns the failure for a response with an error status: https://docs.ollama.com/api/errors */
 export function failureOfStatus(
   status: number,
-  headers: Headers,
+  headers: ResponseHeaders,
   text: string,
   context: FailureContext,
 ): ProviderFailure {
@@ -41,8 +43,7 @@ function failureOf(
   context: FailureContext,
 ): ProviderFailure {
   const error = isFields(body) ? body.error : undefined;
-  const reported = isFields(error) ? error.message : error;
-  const message = typeof reported === "string" && reported !== "" ? reported : undefined;
+  const message = firstText([isFields(error) ? error.message : error]);
   // Some versions report it with a status of a server error.
   const isTooLong = TOO_LONG.test(message ?? "");
   const kind = isTooLong ? "rejected" : kindOfStatus(status);

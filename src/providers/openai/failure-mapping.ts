@@ -1,14 +1,15 @@
 import { jsonValue } from "../../lib/json.ts";
 import { boundedWaitMs, retryAfterMs } from "../../lib/retry-after.ts";
 import type { ProviderFailure, ProviderFailureKind } from "../interface.ts";
+import type { ResponseHeaders } from "../transport/provider-response.ts";
 import { type FailureContext, kindOfStatus, statusFailure } from "../transport/status-failure.ts";
 import {
   CONTENT_POLICY_CODES,
-  KEY_COMPLAINT,
+  KEY_FAULT_MESSAGE,
   MISCONFIGURED_CODES,
-  MODEL_COMPLAINT,
   TOO_LONG_CODES,
-  TOO_LONG_WORDS,
+  TOO_LONG_MESSAGES,
+  UNKNOWN_MODEL_MESSAGE,
   UNSUPPORTED_MESSAGE,
 } from "./openai-variants.ts";
 
@@ -18,7 +19,7 @@ export const QUOTA_EXHAUSTED_RETRY_MS = 600_000;
 /** Returns the failure for a response with an error status. */
 export function failureOfStatus(
   status: number,
-  headers: { get(name: string): string | null },
+  headers: ResponseHeaders,
   text: string,
   context: FailureContext,
 ): ProviderFailure {
@@ -83,7 +84,8 @@ function kindOf(status: number, errorBody: ProviderErrorBody): ProviderFailureKi
     if (errorBody.codes.some((code) => CONTENT_POLICY_CODES.has(code))) return "content_policy";
     if (errorBody.codes.some((code) => MISCONFIGURED_CODES.has(code))) return "misconfigured";
     const { message = "" } = errorBody;
-    if (KEY_COMPLAINT.test(message) || MODEL_COMPLAINT.test(message)) return "misconfigured";
+    if (KEY_FAULT_MESSAGE.test(message) || UNKNOWN_MODEL_MESSAGE.test(message))
+      return "misconfigured";
   }
   // Groq's code for more tokens in one request than the account can send in a minute.
   if (status === 413 && errorBody.codes.includes("rate_limit_exceeded")) return "rate_limited";
@@ -220,5 +222,5 @@ function asText(value: unknown): string | undefined {
 
 /** Returns true if prompt and answer exceed the model's context. Agents then shorten the prompt. */
 function isTooLongError({ codes, message }: ProviderErrorBody): boolean {
-  return codes.some((code) => TOO_LONG_CODES.has(code)) || TOO_LONG_WORDS.test(message ?? "");
+  return codes.some((code) => TOO_LONG_CODES.has(code)) || TOO_LONG_MESSAGES.test(message ?? "");
 }

@@ -225,7 +225,7 @@ const STATUSES: Readonly<Record<string, ProviderJob["status"]>> = {
   cancelled: "cancelled",
 };
 
-/** Returns an object with an id, the response to every create and read. Throws BrokenAnswer. */
+/** Returns the object of a response to a create or read. Throws BrokenAnswer if it has no valid id. */
 function readObject(body: unknown, what: string): Fields & { readonly id: string } {
   const fields = asFields(body);
   const id = asText(fields.id);
@@ -235,7 +235,7 @@ function readObject(body: unknown, what: string): Fields & { readonly id: string
   return { ...fields, id };
 }
 
-/** Returns the members of a list. Throws BrokenAnswer. */
+/** Returns the entries of a list. Throws BrokenAnswer if the body is not a list. */
 function readList(body: unknown, what: string): readonly unknown[] {
   const { data } = asFields(body);
   if (!Array.isArray(data)) throw new BrokenAnswer(`an invalid list of ${what}`);

@@ -12,7 +12,7 @@ import { ImageEventDecoder, openAiImageList } from "./image-answers.ts";
 type Fields = Readonly<Record<string, unknown>>;
 
 /** Differences between servers with OpenAI's image API. Their supported fields are in ../image-models.ts. */
-interface ImageDialect {
+interface OpenAiImageVariant {
   /**
    * Returns the `response_format` that requests base64 instead of a URL. Undefined if the model only returns base64 and
    * rejects the field.
@@ -29,17 +29,17 @@ interface ImageDialect {
 /** These models answer "Unknown parameter: 'response_format'." */
 const GPT_IMAGE = /gpt-image|chatgpt-image/;
 
-const PLAIN: ImageDialect = {
+const PLAIN: OpenAiImageVariant = {
   responseFormat: (name) => (GPT_IMAGE.test(name) ? undefined : "b64_json"),
   shape: ({ size, aspectRatio }) => ({ size, aspect_ratio: aspectRatio }),
 };
-const OPENAI: ImageDialect = {
+const OPENAI: OpenAiImageVariant = {
   // It is unknown what newer models accept. They return base64 or a URL.
   responseFormat: (name) => (name.includes("dall-e") ? "b64_json" : undefined),
   shape: ({ size, aspectRatio = "" }) => ({ size: size ?? GPT_IMAGE_SIZES[aspectRatio] }),
 };
 
-const DIALECTS: ReadonlyMap<string, ImageDialect> = new Map<string, ImageDialect>([
+const VARIANTS: ReadonlyMap<string, OpenAiImageVariant> = new Map<string, OpenAiImageVariant>([
   ["openai", OPENAI],
   ["azure", OPENAI],
   // https://docs.x.ai/docs/guides/image-generations: edits are JSON with data URLs.
@@ -117,27 +117,27 @@ interface ImageRequest {
 }
 
 function imageRequest(call: ImageCall, type: string): ImageRequest {
-  const dialect = DIALECTS.get(type) ?? PLAIN;
-  const fields = requestFields(call, dialect);
+  const variant = VARIANTS.get(type) ?? PLAIN;
+  const fields = requestFields(call, variant);
   const { task, images } = call;
   if (task === "generate") return { path: PATHS.generate, body: JSON.stringify(fields) };
-  if (task === "edit" && dialect.editInJson !== undefined) {
+  if (task === "edit" && variant.editInJson !== undefined) {
     const files = images.map((file) => FileInJson.asDataUrl(file));
-    const body = jsonWithFiles({ ...fields, ...dialect.editInJson(files) });
-    return { path: dialect.editPath ?? PATHS.edit, body };
+    const body = jsonWithFiles({ ...fields, ...variant.editInJson(files) });
+    return { path: variant.editPath ?? PATHS.edit, body };
   }
   return { path: PATHS[task], ...multipartForm(formParts(fields, call)) };
 }
 
 /** Returns the fields of a request. Undefined members are not sent. */
-function requestFields(call: ImageCall, dialect: ImageDialect): Fields {
+function requestFields(call: ImageCall, variant: OpenAiImageVariant): Fields {
   const { model, modelId = model, task, count, stream } = call;
   return {
     ...call.fields,
     model,
     prompt: task === "vary" ? undefined : call.prompt,
     n: count === 1 ? undefined : count,
-    ...dialect.shape(call),
+    ...variant.shape(call),
     quality: call.quality,
     style: call.style,
     negative_prompt: call.negativePrompt,
@@ -147,7 +147,7 @@ function requestFields(call: ImageCall, dialect: ImageDialect): Fields {
     output_compression: call.outputCompression,
     moderation: call.moderation,
     input_fidelity: call.inputFidelity,
-    response_format: dialect.responseFormat(`${model} ${modelId}`),
+    response_format: variant.responseFormat(`${model} ${modelId}`),
     stream: stream || undefined,
     partial_images: stream ? call.partialImages : undefined,
   };

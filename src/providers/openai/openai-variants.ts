@@ -248,8 +248,8 @@ export const MISCONFIGURED_CODES = new Set([
 /** OpenRouter's message, with status 404, if the model does not support a part of the request. */
 export const UNSUPPORTED_MESSAGE = /^no endpoints found that support\b/i;
 /** LiteLLM's message, with status 400, if it does not have the model. Another endpoint can have it. */
-export const MODEL_COMPLAINT = /\binvalid model name passed in model=/i;
-export const KEY_COMPLAINT = /^(?:incorrect api key|invalid api key|api key not valid)/i;
+export const UNKNOWN_MODEL_MESSAGE = /\binvalid model name passed in model=/i;
+export const KEY_FAULT_MESSAGE = /^(?:incorrect api key|invalid api key|api key not valid)/i;
 
 export const TOO_LONG_CODES: ReadonlySet<string> = new Set([
   "context_length_exceeded",
@@ -264,7 +264,7 @@ export const TOO_LONG_CODES: ReadonlySet<string> = new Set([
  * - "prompt is too long": Fireworks, and Anthropic's models at other providers
  * - "token count exceeds": Google
  */
-export const TOO_LONG_WORDS =
+export const TOO_LONG_MESSAGES =
   /max(?:imum)? (?:model )?context length|maximum prompt length|context (?:window|length) (?:is only|exceed)|exceeds? the (?:available |model's )?context|prompt (?:is )?too long|token count exceeds/i;
 
 /**

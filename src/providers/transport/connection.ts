@@ -35,7 +35,7 @@ const MAX_TEXT_WRITE = 16_384;
  * Time to wait for a response after the socket has stopped accepting a request. A server that rejects a body can close
  * the connection after sending a response that has not been read yet.
  */
-export const LAST_WORDS_WAIT_MS = 1_000;
+export const LATE_RESPONSE_WAIT_MS = 1_000;
 
 /**
  * One HTTP connection. It dials, is then busy and idle in turn, and is closed at the end. It carries one exchange at a
@@ -123,7 +123,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
 
   opened(): void {}
 
-  /** TLS is already established: the server renegotiates, perhaps with another certificate, which is rejected. */
+  /** Closes the connection: TLS is already established, so the server renegotiates, perhaps with another certificate. */
   handshaken(): void {
     this.ended(new HttpError("TLS_RENEGOTIATION", "the server renegotiates TLS"), true);
   }
@@ -143,7 +143,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
   drained(): void {
     if (this.#isGone) return;
     if (this.#unsent !== undefined) this.#write(this.#unsent);
-    if (this.#unsent === undefined) this.#upload?.goOn();
+    if (this.#unsent === undefined) this.#upload?.resume();
   }
 
   ended(error: unknown, isBroken = false): void {
@@ -251,7 +251,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
       if (written < text.length) this.#write(Buffer.from(text).subarray(Math.max(0, written)));
       else this.#unsent = undefined;
     }
-    if (this.#unsent === undefined) this.#upload?.goOn();
+    if (this.#unsent === undefined) this.#upload?.resume();
   }
 
   /** Writes head and body separately, because joining them would copy the body. */
@@ -284,7 +284,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     this.#upload?.stop();
     this.#upload = undefined;
     this.#stopTimeout?.();
-    this.#stopTimeout = this.#owner.after(LAST_WORDS_WAIT_MS, () => {
+    this.#stopTimeout = this.#owner.after(LATE_RESPONSE_WAIT_MS, () => {
       // A response that has begun ends with its connection, however slowly it is read.
       if (this.#exchange?.hasBegun !== true) this.ended(lost);
     });
@@ -293,7 +293,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
 
 /** Receives the pieces of an upload. Implemented by the connection. */
 interface UploadSink {
-  /** Sends a piece. Returns false if no more bytes are accepted for now; goOn() is called later. */
+  /** Sends a piece. Returns false if no more bytes are accepted for now; resume() is called later. */
   sendPiece(bytes: Buffer): boolean;
   uploaded(): void;
   uploadFailed(error: unknown): void;
@@ -327,7 +327,7 @@ class UploadPump {
   }
 
   /** Sends until the socket accepts no more. */
-  goOn(): void {
+  resume(): void {
     if (this.#isReading || this.#hasEnded) return;
     this.#isReading = true;
     this.#run().catch((error: unknown) => {

@@ -6,7 +6,7 @@ import { type BodySource, decoderOf, ExchangeResponse } from "./response-body.ts
 import { type BodyFraming, framingOf, parseHead, type ResponseHead } from "./response-head.ts";
 
 export const MAX_HEAD_BYTES = 65_536;
-/** Most responses of status 1xx before the final one. */
+/** Maximum number of responses with status 1xx before the final one. */
 const MAX_INTERIM_RESPONSES = 16;
 const HEAD_END = Buffer.from("\r\n\r\n");
 

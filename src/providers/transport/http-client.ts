@@ -30,7 +30,7 @@ export function createHttpClient(options: HttpClientOptions = {}): HttpClient {
       clock: options.clock ?? systemClock,
       connect: options.connect ?? (async (connection) => Bun.connect(connection)),
       authorities: new TrustedAuthorities(options.authorities),
-      afterInBackground: options.afterInBackground ?? afterUnheld,
+      afterInBackground: options.afterInBackground ?? afterUnreferenced,
       idle: { connections: 0 },
     },
     options.proxies ?? NO_PROXIES,
@@ -105,7 +105,7 @@ function framedBody({ body, bodyBytes, method }: ProviderRequest): string {
 
 const BODILESS_METHODS: ReadonlySet<string> = new Set(["GET", "HEAD", "DELETE"]);
 
-const afterUnheld: Clock["after"] = (delayMs, run) => {
+const afterUnreferenced: Clock["after"] = (delayMs, run) => {
   const timer = setTimeout(run, delayMs);
   timer.unref();
   return () => clearTimeout(timer);

@@ -30,13 +30,10 @@ import {
   type HttpClient,
   type ProviderRequest,
   type ProviderResponse,
+  type ResponseHeaders,
   sendRequest,
 } from "./provider-response.ts";
 import type { FailureContext } from "./status-failure.ts";
-
-interface Headers {
-  get(name: string): string | null;
-}
 
 /** Creates the headers of each request. For providers that require a signature. */
 type HeadersOf = (
@@ -56,7 +53,7 @@ export interface HttpJsonProviderOptions {
   /** Returns the failure for a response with an error status. */
   failureOfStatus(
     status: number,
-    headers: Headers,
+    headers: ResponseHeaders,
     text: string,
     context: FailureContext,
   ): ProviderFailure;

@@ -9,7 +9,7 @@ const GROWTH = 1.5;
  * Number of consecutive failed polls after which a job is abandoned. A running job is paid for, so one failure does not
  * end it.
  */
-const MAX_FAILED_LOOKS = 4;
+const MAX_FAILED_POLLS = 4;
 const RETRYABLE_KINDS: ReadonlySet<ProviderFailure["kind"]> = new Set([
   "unavailable",
   "rate_limited",
@@ -20,25 +20,25 @@ const RETRYABLE_KINDS: ReadonlySet<ProviderFailure["kind"]> = new Set([
  * Polls a job of a provider until it is done, with growing pauses. The signal limits the total time: if it aborts, this
  * rejects immediately with its reason.
  *
- * @param look returns the result, the failure of the job, or undefined while it runs. If it throws a retryable error,
+ * @param poll returns the result, the failure of the job, or undefined while it runs. If it throws a retryable error,
  *   it is called again.
  */
 export async function untilDone<Result>(
-  look: () => Promise<Result | ProviderFailure | undefined>,
+  poll: () => Promise<Result | ProviderFailure | undefined>,
   signal: AbortNotice,
   clock: Clock,
 ): Promise<Result> {
-  let failedLooks = 0;
+  let failedPolls = 0;
   for (let waitMs = FIRST_WAIT_MS; ; waitMs = Math.min(waitMs * GROWTH, LONGEST_WAIT_MS)) {
     await pause(waitMs, signal, clock);
     try {
-      const outcome = await look();
-      failedLooks = 0;
+      const outcome = await poll();
+      failedPolls = 0;
       if (outcome instanceof ProviderFailure) throw new JobFailed(outcome);
       if (outcome !== undefined) return outcome;
     } catch (error) {
       if (error instanceof JobFailed) throw error.failure;
-      if (signal.aborted || !mayPass(error) || ++failedLooks >= MAX_FAILED_LOOKS) throw error;
+      if (signal.aborted || !isRetryable(error) || ++failedPolls >= MAX_FAILED_POLLS) throw error;
       await pause(Math.min(retryAfterOf(error) ?? 0, LONGEST_WAIT_MS), signal, clock);
     }
   }
@@ -52,8 +52,8 @@ class JobFailed {
   }
 }
 
-/** Returns true if the error is retryable. Connection errors are not yet a ProviderFailure, and count. */
-function mayPass(error: unknown): boolean {
+/** Returns true if the error is retryable. Connection errors, which are not yet a ProviderFailure, are retryable. */
+function isRetryable(error: unknown): boolean {
   return !(error instanceof ProviderFailure) || RETRYABLE_KINDS.has(error.kind);
 }
 

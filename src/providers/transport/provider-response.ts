@@ -1,10 +1,15 @@
 import type { PieceReader } from "../interface.ts";
 import type { AbortNotice } from "./call-abort.ts";
 
+export interface ResponseHeaders {
+  /** Returns the value of a header, in any case of its name, or null if the response has none. */
+  get(name: string): string | null;
+}
+
 /** The parts of a response that providers use. */
 export interface ProviderResponse {
   readonly status: number;
-  readonly headers: { get(name: string): string | null };
+  readonly headers: ResponseHeaders;
   /** Null if a response of its kind has no body. Cancelling it closes the connection. */
   readonly body: ReadableStream<Uint8Array> | null;
   /** Returns the whole body. The caller must check its content-length first. */

@@ -79,7 +79,7 @@ export function parseHead(text: string): ResponseHead {
   const status = statusAt(text, 9);
   if (status < 100) throw malformed("an invalid status");
   SUSPECT.lastIndex = lineEnd;
-  if (SUSPECT.test(text)) complain(text.slice(lineEnd));
+  if (SUSPECT.test(text)) throwFirstFault(text.slice(lineEnd));
   return new ResponseHead(status, minor === 0, text);
 }
 
@@ -95,7 +95,7 @@ function statusAt(text: string, at: number): number {
 }
 
 /** Throws an error for the first invalid header line. */
-function complain(fields: string): never {
+function throwFirstFault(fields: string): never {
   for (const line of fields.slice(2).split("\r\n")) {
     const colon = line.indexOf(":");
     if (colon === -1) throw malformed("a header line without a name");

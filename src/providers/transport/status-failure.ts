@@ -25,6 +25,11 @@ export function kindOfStatus(status: number): ProviderFailureKind {
   return STATUS_KINDS[status] ?? "misconfigured";
 }
 
+/** Returns the first text that is not empty. Returns undefined if there is none. */
+export function firstText(values: readonly unknown[]): string | undefined {
+  return values.find((value): value is string => typeof value === "string" && value !== "");
+}
+
 /** The time, and the secrets that must not appear in a failure. */
 export interface FailureContext {
   readonly nowMs: number;

@@ -12,11 +12,11 @@ export function vertexFields(type: string): ChatFields {
   };
   return {
     type,
-    missing(field, value, model, isSingleNode, request) {
+    unsupported(field, value, model, isOnlyType, request) {
       const publisher = publisherOf(model.model);
       // Only Anthropic's own API has this field.
       if (publisher === "anthropic" && field === "service_tier") return [field];
-      return fields[publisher].missing(field, value, model, isSingleNode, request);
+      return fields[publisher].unsupported(field, value, model, isOnlyType, request);
     },
     // The error for URLs of images and documents: "URL sources are not supported".
     rejectsWebUrls: ({ model }) => publisherOf(model) === "anthropic",

@@ -2,7 +2,7 @@ import { MessagesChat, type MessagesPlatform } from "../anthropic/chat-provider.
 import { MessagesPassThrough } from "../anthropic/pass-through.ts";
 import { acceptsBetas } from "../anthropic/platform-betas.ts";
 import { ByToken, withKey } from "../credentials/by-token.ts";
-import { GeminiWire } from "../gemini/gemini-provider.ts";
+import { GeminiClient } from "../gemini/gemini-provider.ts";
 import { geminiImages } from "../gemini/images.ts";
 import { imageFieldsOf } from "../image-fields.ts";
 import {
@@ -53,31 +53,33 @@ export function createVertexProvider(
 ): Provider {
   const access = googleAccess(settings, dependencies);
   const baseUrl = baseUrlFor(settings, access);
-  const wiresOf = (secret: string, headers: Readonly<Record<string, string>>) =>
-    new VertexWires({ ...settings, baseUrl, apiKey: secret }, headers, dependencies);
-  const wires =
+  const clientsOf = (secret: string, headers: Readonly<Record<string, string>>) =>
+    new VertexClients({ ...settings, baseUrl, apiKey: secret }, headers, dependencies);
+  const clients =
     "tokens" in access
-      ? new ByToken(access.tokens, (token) => wiresOf(token, { authorization: `Bearer ${token}` }))
-      : withKey(wiresOf(access.apiKey, { "x-goog-api-key": access.apiKey }));
+      ? new ByToken(access.tokens, (token) =>
+          clientsOf(token, { authorization: `Bearer ${token}` }),
+        )
+      : withKey(clientsOf(access.apiKey, { "x-goog-api-key": access.apiKey }));
   return {
     fields: vertexFields(settings.type),
     needsOutputLimit: (model) => publisherOf(model) === "anthropic",
     metersCacheLifetimes: true,
     metersMedia: true,
-    chat: (call) => wires.call(signalOf(call), (wire) => wire.chat(call)),
+    chat: (call) => clients.call(signalOf(call), (client) => client.chat(call)),
     messages: {
       platform: {
         serves: ({ model }) => publisherOf(model) === "anthropic",
         takesBeta: acceptsBetas(),
       },
-      answer: (call) => wires.call(signalOf(call), (wire) => wire.passOn(call)),
+      answer: (call) => clients.call(signalOf(call), (client) => client.passOn(call)),
     },
-    embed: (call) => wires.call(signalOf(call), (wire) => wire.embed(call)),
-    image: (call) => wires.call(signalOf(call), (wire) => wire.image(call)),
+    embed: (call) => clients.call(signalOf(call), (client) => client.embed(call)),
+    image: (call) => clients.call(signalOf(call), (client) => client.image(call)),
     imageFields: imageFieldsOf(settings.type),
     checkKey: () => {
       const signal = AbortSignal.timeout(KEY_CHECK_TIMEOUT_MS);
-      return wires.call(signal, (wire) => wire.check(signal));
+      return clients.call(signal, (client) => client.check(signal));
     },
   };
 }
@@ -102,8 +104,8 @@ function signalOf(call: ModelCall) {
 }
 
 /** Clients of Vertex AI's models for one token or key. */
-class VertexWires {
-  readonly #gemini: GeminiWire;
+class VertexClients {
+  readonly #gemini: GeminiClient;
   readonly #claude: MessagesChat;
   readonly #claudePassed: MessagesPassThrough;
   readonly #others: Provider;
@@ -119,7 +121,7 @@ class VertexWires {
       ...JSON_HEADERS,
       ...authorization,
     };
-    this.#gemini = new GeminiWire(settings, dependencies, {
+    this.#gemini = new GeminiClient(settings, dependencies, {
       headers,
       body: vertexBody,
       resourceOf: googleResource,

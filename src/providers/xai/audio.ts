@@ -90,8 +90,8 @@ function speechBody({ input, voice, format, speed, fields }: SpeechCall): string
 }
 
 /**
- * Returns the form of a transcription. The file is the last part, as the API demands. If a language is named,
- * numbers and similar texts are written out.
+ * Returns the form of a transcription. The file is the last part, as the API demands. If the call states a
+ * language, xAI formats numbers and similar texts (`format`).
  */
 function formOf({ language, needs, fields, file }: TranscriptionCall): FormPart[] {
   const values: Readonly<Record<string, unknown>> = {

@@ -26,17 +26,17 @@ const [a, b, c] = [candidate("a"), candidate("b"), candidate("c")];
 test("a conversation stays at the endpoint that took it over, and no other moves with it", () => {
   const { warm } = open();
   const plan = planOf(a!, b!, c!);
-  expect(warm.prefer(plan, say("one"))).toBe(plan);
+  expect(warm.apply(plan, say("one"))).toBe(plan);
   warm.recordServed(plan, b!, say("one"));
-  const stayed = warm.prefer(plan, say("one"));
+  const stayed = warm.apply(plan, say("one"));
   expect(orderOf(stayed)).toEqual(["b", "a", "c"]);
-  expect(warm.prefer(plan, say("two"))).toBe(plan);
-  expect(warm.prefer(plan, say(undefined))).toBe(plan);
+  expect(warm.apply(plan, say("two"))).toBe(plan);
+  expect(warm.apply(plan, say(undefined))).toBe(plan);
   // It fails there, and goes on at the third.
   warm.recordServed(stayed, c!, say("one"));
-  expect(orderOf(warm.prefer(plan, say("one")))).toEqual(["c", "a", "b"]);
+  expect(orderOf(warm.apply(plan, say("one")))).toEqual(["c", "a", "b"]);
   warm.recordServed(plan, a!, say("one"));
-  expect(orderOf(warm.prefer(plan, say("one")))).toEqual(["a", "b", "c"]);
+  expect(orderOf(warm.apply(plan, say("one")))).toEqual(["a", "b", "c"]);
 });
 
 test("it is forgotten ten minutes behind its last call", () => {
@@ -45,12 +45,12 @@ test("it is forgotten ten minutes behind its last call", () => {
   warm.recordServed(plan, b!, say("one"));
   for (let turn = 0; turn < 3; turn++) {
     clock.advance(KEPT_MS);
-    const stayed = warm.prefer(plan, say("one"));
+    const stayed = warm.apply(plan, say("one"));
     expect(orderOf(stayed)).toEqual(["b", "a"]);
     warm.recordServed(stayed, b!, say("one"));
   }
   clock.advance(KEPT_MS + 1);
-  expect(warm.prefer(plan, say("one"))).toBe(plan);
+  expect(warm.apply(plan, say("one"))).toBe(plan);
 });
 
 test("nothing stays at another model, at who is paid otherwise, or where a cache saves nothing", () => {
@@ -69,7 +69,7 @@ test("nothing stays at another model, at who is paid otherwise, or where a cache
   ] as const) {
     const plan = planOf(first, second);
     warm.recordServed(plan, second, say("one"));
-    expect(warm.prefer(plan, say("one"))).toBe(plan);
+    expect(warm.apply(plan, say("one"))).toBe(plan);
   }
 });
 
@@ -77,15 +77,15 @@ test("what is not in the plan any more changes nothing", () => {
   const { warm } = open();
   warm.recordServed(planOf(a!, b!), b!, say("one"));
   const plan = planOf(a!, c!);
-  expect(warm.prefer(plan, say("one"))).toBe(plan);
+  expect(warm.apply(plan, say("one"))).toBe(plan);
 });
 
 test("no more than 10,000 conversations are noted", () => {
   const { warm } = open();
   const plan = planOf(a!, b!);
   for (let at = 0; at <= 10_000; at++) warm.recordServed(plan, b!, say(String(at)));
-  expect(warm.prefer(plan, say("0"))).toBe(plan);
-  expect(orderOf(warm.prefer(plan, say("1")))).toEqual(["b", "a"]);
+  expect(warm.apply(plan, say("0"))).toBe(plan);
+  expect(orderOf(warm.apply(plan, say("1")))).toEqual(["b", "a"]);
 });
 
 test("an order that the request states stands", () => {

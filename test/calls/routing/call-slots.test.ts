@@ -108,3 +108,12 @@ test("a place that is granted to a call that was aborted meanwhile is given to t
   expect(await next).toBe(0);
   expect(parallel.used("one")).toBe(1);
 });
+
+test("an organization with several slots leaves slots free for others", async () => {
+  const { slots } = queue();
+  const many = [{ id: "many", max: 100 }];
+  let taken = 0;
+  while ((await slots.take("org", many)) === true) taken++;
+  expect(taken).toBeLessThan(100);
+  expect(await slots.take("another", many)).toBeTrue();
+});

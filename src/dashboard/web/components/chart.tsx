@@ -138,7 +138,10 @@ function optionsOf(
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 } },
     legend: {
       live: true,
-      markers: { width: 0, fill: (_, at) => colorOf(element, `--series-${series[at - 1]!.color}`) },
+      markers: {
+        width: 0,
+        fill: (_, index) => colorOf(element, `--series-${series[index - 1]!.color}`),
+      },
     },
     padding: PADDING,
     scales: {
@@ -151,7 +154,7 @@ function optionsOf(
         size: TIMES_HEIGHT,
         grid: { show: false },
         values: (_plot, splits) =>
-          isDaily ? splits.map((at) => beginning(at, DAY_IN_UTC)) : beginnings(splits),
+          isDaily ? splits.map((seconds) => beginning(seconds, DAY_IN_UTC)) : beginnings(splits),
       },
       {
         ...axis,
@@ -228,9 +231,9 @@ function beginning(seconds: number, form: Intl.DateTimeFormatOptions): string {
 
 /** Returns the hour labels of an axis. The first hour of a day has its date below. */
 function beginnings(splits: readonly number[]): string[] {
-  return splits.map((seconds, element) => {
+  return splits.map((seconds, index) => {
     const day = beginning(seconds, DAY);
-    const isNew = element === 0 || beginning(splits[element - 1]!, DAY) !== day;
-    return isNew ? `${beginning(seconds, CLOCK)}\n${day}` : beginning(seconds, CLOCK);
+    const isNewDay = index === 0 || beginning(splits[index - 1]!, DAY) !== day;
+    return isNewDay ? `${beginning(seconds, CLOCK)}\n${day}` : beginning(seconds, CLOCK);
   });
 }

@@ -89,7 +89,7 @@ interface FieldProps {
   readonly isDisabled?: boolean;
   readonly inputMode?: "decimal" | "numeric";
   readonly autocomplete?: string;
-  /** Shows dots in place of its characters. Unlike password fields, browsers do not offer to save it. */
+  /** Shows dots in place of characters. Browsers do not offer to save the text, unlike a password's. */
   readonly isSecret?: boolean;
   /** Suggestions during typing. */
   readonly suggestions?: readonly string[];

@@ -51,7 +51,7 @@ const KINDS: Readonly<Record<string, readonly [label: string, count: number, uni
 export const PRICE_KINDS = Object.keys(KINDS);
 /** Kinds with the price of input, unless the provider has a separate price. */
 const LIKE_INPUT: ReadonlySet<string> = new Set(["input_cache_read", "input_cache_write"]);
-/** Kinds that are optional in a request. */
+/** Kinds that are not a model's main price: only some of its requests have them. */
 const EXTRAS: ReadonlySet<string> = new Set(["web_search", "file_search", "image_edited"]);
 /** Number of significant digits that are exact after float arithmetic. */
 const EXACT_DIGITS = 12;

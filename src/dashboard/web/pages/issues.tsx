@@ -72,7 +72,7 @@ function moneyIssues({ balance_usd: balance, forecast, replenishing }: Overview)
   } else if (isGoneSoon) {
     issues.push(
       <li key="balance">
-        At the current rate, the balance is used up <Time iso={goneAt} />. {topUpLink}
+        At the current rate, the balance runs out <Time iso={goneAt} />. {topUpLink}
       </li>,
     );
   }

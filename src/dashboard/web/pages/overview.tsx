@@ -104,7 +104,7 @@ function Totals({ overview }: { readonly overview: Overview | undefined }) {
   );
 }
 
-/** When the balance will be used up, and the spend rate of the forecast. */
+/** The time at which the balance runs out, and the spend rate of the forecast. */
 function Forecast({ overview }: { readonly overview: Overview }) {
   const { balance_usd: balance, forecast, replenishing } = overview;
   if (balance === null) return <>Requires the scope billing:read</>;
@@ -118,7 +118,7 @@ function Forecast({ overview }: { readonly overview: Overview }) {
         "Lasts more than a year"
       ) : (
         <>
-          Used up <Time iso={goneAt} />
+          Runs out <Time iso={goneAt} />
         </>
       )}{" "}
       at {usd(usdADay)} a day
@@ -262,14 +262,14 @@ function FirstCall() {
     <Panel title="Make your first request">
       <p>
         <Link page="keys">Create a key</Link>, and send a request with it. The model{" "}
-        <code>sandbox/chat</code> is built in for testing. Its cost appears here within seconds.
+        <code>sandbox/chat</code> is built in for testing. The cost appears here within seconds.
       </p>
       <Code
         text={call}
         action="Copy as curl"
         hint={
           <>
-            with the key in the environment: <code>export SECRET_KEY=…</code>
+            Set the key first: <code>export SECRET_KEY=…</code>
           </>
         }
       />

@@ -176,7 +176,7 @@ function Transcript() {
       )}
       {turns.value.map(({ text, answers }, index) => (
         <section key={index} aria-label={`Turn ${index + 1}`}>
-          <p class="asked said">{text}</p>
+          <p class="user-message message-text">{text}</p>
           <div class={answers.length === 1 ? "answers" : "answers two"}>
             {answers.map((answer, side) => answer && <AnswerView key={side} answer={answer} />)}
           </div>
@@ -304,7 +304,7 @@ function CodeDialog({ hasEffort, onClose }: CodeDialogProps) {
         action={form === "curl" ? "Copy as curl" : "Copy as OpenAI SDK"}
         hint={
           <>
-            with the key in the environment: <code>export SECRET_KEY=…</code>
+            Set the key first: <code>export SECRET_KEY=…</code>
           </>
         }
       />

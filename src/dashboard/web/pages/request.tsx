@@ -229,7 +229,7 @@ function Route({ request: { routing, provider } }: PartProps) {
       {(postponed.length > 0 || full.length > 0) && (
         <dl class="facts padded">
           <Fact
-            name="Deprioritized (unhealthy)"
+            name="Tried last (unhealthy)"
             value={postponed.length > 0 && <span class="code">{postponed.join(", ")}</span>}
           />
           <Fact

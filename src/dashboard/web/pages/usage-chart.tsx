@@ -38,15 +38,15 @@ function seriesOf(
 ): Series[] {
   const totals = new Map<string, number>();
   for (const row of rows) totals.set(name(row), (totals.get(name(row)) ?? 0) + row.cost_usd);
-  const largest = [...totals].toSorted(([, a], [, b]) => b - a).map(([name]) => name);
+  const largest = [...totals].toSorted(([, a], [, b]) => b - a).map(([label]) => label);
   const shown = largest.slice(0, SHOWN_SERIES);
   const labels = largest.length > SHOWN_SERIES ? [...shown, "Others"] : shown;
   const values = labels.map(() => times.map(() => 0));
   for (const row of rows) {
-    const interval = Math.floor((Date.parse(row.date) / MS_PER_SECOND - times[0]!) / step);
-    const label = shown.indexOf(name(row));
-    const line = values[label === -1 ? labels.length - 1 : label];
-    if (line?.[interval] !== undefined) line[interval] += row.cost_usd;
+    const timeIndex = Math.floor((Date.parse(row.date) / MS_PER_SECOND - times[0]!) / step);
+    const shownIndex = shown.indexOf(name(row));
+    const line = values[shownIndex === -1 ? labels.length - 1 : shownIndex];
+    if (line?.[timeIndex] !== undefined) line[timeIndex] += row.cost_usd;
   }
   const isAlone = labels.length <= 1;
   if (labels.length === 0)

@@ -60,8 +60,8 @@ function WebhookList() {
           empty={
             <Empty title="No webhooks yet">
               <p>
-                The gateway sends signed events to your URL: exhausted budgets, changed keys, failed
-                requests.
+                The gateway sends signed events to your URL, for example about exhausted budgets,
+                changed keys and failed requests.
               </p>
               <Button onClick={() => setEdited("new")}>Create your first webhook</Button>
             </Empty>

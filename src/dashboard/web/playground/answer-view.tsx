@@ -26,13 +26,13 @@ export function AnswerView({ answer }: { readonly answer: Answer }) {
       {reasoning !== "" && (
         <details>
           <summary>Reasoning</summary>
-          <p class="said quiet">{reasoning}</p>
+          <p class="message-text quiet">{reasoning}</p>
         </details>
       )}
-      {text !== "" && <p class="said">{text}</p>}
+      {text !== "" && <p class="message-text">{text}</p>}
       {refusal !== "" && (
         <Notice tone="warn">
-          <p class="said">{refusal}</p>
+          <p class="message-text">{refusal}</p>
         </Notice>
       )}
       {toolCalls.map((call, index) => (

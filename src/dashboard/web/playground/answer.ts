@@ -8,7 +8,7 @@ import { readServerEvents } from "../server-events.ts";
  * its cost. If an answer ends without one, the list of requests has the cost soon after.
  */
 
-/** A tool call in the model's own text. */
+/** A tool call of an answer, in the form of the API. The arguments are JSON text. */
 export interface ToolCall {
   readonly id: string;
   readonly type: "function";

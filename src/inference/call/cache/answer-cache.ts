@@ -16,7 +16,7 @@ import type { Usage } from "../../../lib/usage.ts";
 export const MAX_STORED_BYTES = 1_048_576;
 /** The longest wait of a request for the cache. A slow cache counts as a miss. */
 const MAX_WAIT_MS = 500;
-/** Keys that one query looks up. Their answers are in memory together. */
+/** Maximum keys in one query. Their answers are in memory at the same time. */
 const MAX_KEYS_A_QUERY = 16;
 /** Last uses are written in batches, after this delay. */
 const WRITE_USES_MS = 1_000;
@@ -59,7 +59,7 @@ export class AnswerCache {
   readonly #uses = new Map<string, AnswerKey & { readonly usedAtMs: number }>();
   #isWriting = false;
   /** The look-ups for the next query, by key. One query runs at a time, whatever the number of look-ups. */
-  readonly #pending = new Map<string, Look>();
+  readonly #pending = new Map<string, Lookup>();
   #isLooking = false;
 
   constructor(dependencies: AnswerCacheDependencies) {
@@ -67,12 +67,12 @@ export class AnswerCache {
   }
 
   find(key: AnswerKey): Promise<LookupResult> {
-    return this.#inTime(this.#find(key), NOTHING);
+    return this.#withTimeout(this.#find(key), NOTHING);
   }
 
   /**
-   * Stores an answer. Returns true if the answer can be found from now on. Returns false if the cache was
-   * purged since the look-up.
+   * Stores an answer. Returns true if the answer can be found from now on. Returns false if the answer is too
+   * large, if the cache was purged since the look-up, or if it did not answer in time.
    */
   store(
     key: AnswerKey,
@@ -80,7 +80,7 @@ export class AnswerCache {
     answer: CachedAnswer,
     lifetimeMs: number,
   ): Promise<boolean> {
-    return this.#inTime(this.#keep(key, generation, answer, lifetimeMs), false);
+    return this.#withTimeout(this.#store(key, generation, answer, lifetimeMs), false);
   }
 
   #find(key: AnswerKey): Promise<LookupResult> {
@@ -89,44 +89,44 @@ export class AnswerCache {
     if (pending !== undefined) return pending.promise;
     const look = { key, ...Promise.withResolvers<LookupResult>() };
     this.#pending.set(name, look);
-    if (!this.#isLooking) void this.#lookOn();
+    if (!this.#isLooking) void this.#runLookups();
     return look.promise;
   }
 
-  async #lookOn(): Promise<void> {
+  async #runLookups(): Promise<void> {
     this.#isLooking = true;
     while (this.#pending.size > 0) {
       const looks = [...this.#pending.values()].slice(0, MAX_KEYS_A_QUERY);
       for (const { key } of looks) this.#pending.delete(nameOf(key));
-      await this.#look(looks).catch((error) => {
+      await this.#lookUp(looks).catch((error) => {
         for (const { reject } of looks) reject(error);
       });
     }
     this.#isLooking = false;
   }
 
-  async #look(looks: readonly Look[]): Promise<void> {
+  async #lookUp(looks: readonly Lookup[]): Promise<void> {
     const { sql, clock } = this.#dependencies;
     const nowMs = clock.nowMs();
     const keys = looks.map(({ key }) => key);
     const results = await findCachedAnswers(sql, keys, nowMs);
     for (const [at, { key, resolve }] of looks.entries()) {
       const { generation, answer } = results[at]!;
-      const opened = answer && this.#opened(answer);
+      const opened = answer && this.#decrypt(answer);
       if (opened !== undefined) this.#noteUse(key, nowMs);
       resolve({ generation, answer: opened });
     }
   }
 
   /** Decrypts an answer. Returns undefined if no configured key can decrypt it. */
-  #opened({ sealed, usage, ...note }: SealedAnswer): CachedAnswer | undefined {
+  #decrypt({ sealed, usage, ...note }: SealedAnswer): CachedAnswer | undefined {
     const opened = this.#dependencies.keyring.tryOpen(sealed);
     if (opened === undefined) return undefined;
     const text = new TextDecoder().decode(opened.plain);
     return { ...note, usage: usage as CachedAnswer["usage"], text };
   }
 
-  async #keep(
+  async #store(
     key: AnswerKey,
     generation: number,
     { text, ...note }: CachedAnswer,
@@ -163,7 +163,7 @@ export class AnswerCache {
     await noteAnswersUsed(this.#dependencies.sql, uses).catch(this.#dependencies.onError);
   }
 
-  async #inTime<Result>(work: Promise<Result>, otherwise: Result): Promise<Result> {
+  async #withTimeout<Result>(work: Promise<Result>, otherwise: Result): Promise<Result> {
     const { promise, resolve } = Promise.withResolvers<Result>();
     const cancel = this.#dependencies.steadyClock.after(MAX_WAIT_MS, () => resolve(otherwise));
     work.then(resolve, (error) => {
@@ -174,7 +174,7 @@ export class AnswerCache {
   }
 }
 
-interface Look extends PromiseWithResolvers<LookupResult> {
+interface Lookup extends PromiseWithResolvers<LookupResult> {
   readonly key: AnswerKey;
 }
 

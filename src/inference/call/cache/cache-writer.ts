@@ -1,15 +1,15 @@
 import type { AnswerKey } from "../../../../db/queries/response-cache.ts";
 import type { Hold } from "../../../billing/ledger/interface.ts";
 import type { Usage } from "../../../lib/usage.ts";
-import { headersOfAsking } from "../answer-headers.ts";
+import { providerCallHeaders } from "../answer-headers.ts";
 import type { MeteredFigures } from "../call-charge.ts";
 import type { AcceptedRequest, AnswerGatherer, CacheFormat } from "../endpoint.ts";
 import type { AnswerCache, CachedAnswer } from "./answer-cache.ts";
 import type { CacheOrder } from "./order.ts";
 
-interface KeepingParts {
+interface CacheWriterParts {
   readonly answers: AnswerCache;
-  readonly form: CacheFormat<AcceptedRequest>;
+  readonly format: CacheFormat<AcceptedRequest>;
   readonly key: AnswerKey;
   /** Undefined if nothing can be stored. */
   readonly generation: number | undefined;
@@ -30,13 +30,13 @@ type Metered = Pick<MeteredFigures, "model" | "provider" | "chargeNano">;
  * cut off, abandoned or failed.
  */
 export class CacheWriter {
-  readonly #parts: KeepingParts;
+  readonly #parts: CacheWriterParts;
   #metered: (Metered & { readonly usage: Usage }) | undefined;
   #gatherer: AnswerGatherer | undefined;
   #headers: Readonly<Record<string, string>> = {};
   #hasEnded = false;
 
-  constructor(parts: KeepingParts) {
+  constructor(parts: CacheWriterParts) {
     this.#parts = parts;
   }
 
@@ -49,13 +49,13 @@ export class CacheWriter {
   }
 
   noteHeaders(headers: Readonly<Record<string, string>>): void {
-    this.#headers = headersOfAsking(headers);
+    this.#headers = providerCallHeaders(headers);
   }
 
   /** Adds bytes of a stream as they are delivered. */
   push(bytes: Uint8Array): void {
     if (this.#hasEnded || !this.#parts.isStream) return;
-    this.#gatherer ??= this.#parts.form.gather?.();
+    this.#gatherer ??= this.#parts.format.gather?.();
     this.#gatherer?.push(bytes);
   }
 
@@ -66,12 +66,12 @@ export class CacheWriter {
   async wholeStream(ending: Uint8Array): Promise<void> {
     if (!this.#parts.isStream) return;
     this.push(ending);
-    await this.#keep(this.#gatherer?.end());
+    await this.#store(this.#gatherer?.end());
   }
 
   /** Stores a whole answer. Resolves as `wholeStream` does. */
   async whole(body: string | Uint8Array): Promise<void> {
-    await this.#keep(this.#parts.form.ofWhole(body));
+    await this.#store(this.#parts.format.ofWhole(body));
   }
 
   /** Ends the writer after a stream, whether complete or not. */
@@ -86,7 +86,7 @@ export class CacheWriter {
     this.#parts.onEnd(answer);
   }
 
-  async #keep(text: string | undefined): Promise<void> {
+  async #store(text: string | undefined): Promise<void> {
     if (this.#hasEnded) return;
     const { answers, key, generation, order } = this.#parts;
     const metered = this.#metered;

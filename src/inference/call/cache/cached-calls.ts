@@ -33,7 +33,7 @@ export interface CachedCallDependencies extends ChargeDependencies {
 export interface CachedCall<Request extends AcceptedRequest> {
   readonly order: CacheOrder;
   readonly endpoint: Pick<PaidEndpoint<Request, unknown>, "route" | "title" | "stream">;
-  readonly form: CacheFormat<Request>;
+  readonly format: CacheFormat<Request>;
   readonly call: IncomingCall<Request>;
   readonly plan: RoutePlan;
   readonly claim: IdempotencyClaim | undefined;
@@ -76,37 +76,38 @@ export class CachedCalls {
     cachedCall: CachedCall<Request>,
   ): Promise<CallOutcome> {
     const { answers } = this.#dependencies;
-    const { order, endpoint, form, call, plan } = cachedCall;
-    const identity = form.identity(call.request);
+    const { order, endpoint, format, call, plan } = cachedCall;
+    const identity = format.identity(call.request);
     if (identity === undefined) return cachedCall.pay(cachedCall, undefined);
     const { organizationId } = call.caller.key;
     const models = plan.models.map(({ id }) => id);
     const { guard } = call;
-    const screened = guard === undefined ? identity : { ...identity, ...{ "": guard.guardrails } };
+    const identityWithGuardrails =
+      guard === undefined ? identity : { ...identity, ...{ "": guard.guardrails } };
     const keyHash = answerKey({
       organizationId,
       route: endpoint.route,
       models,
-      identity: screened,
+      identity: identityWithGuardrails,
     });
     const key = { organizationId, keyHash };
     const found = await answers.find(key);
     if (found.answer !== undefined) return this.#hit(cachedCall, keyHash, found.answer);
     return order.isSingleFlight
-      ? this.#board(cachedCall, key)
-      : this.#miss(cachedCall, cachedCall, { key: key, generation: found.generation });
+      ? this.#joinFlight(cachedCall, key)
+      : this.#miss(cachedCall, cachedCall, { key, generation: found.generation });
   }
 
   /** Waits for the answer of an equal running request, or makes the answer itself. */
-  async #board<Request extends AcceptedRequest>(
+  async #joinFlight<Request extends AcceptedRequest>(
     cachedCall: CachedCall<Request>,
     key: AnswerKey,
   ): Promise<CallOutcome> {
     const { answers, flights } = this.#dependencies;
     const { requestId, clientSignal } = cachedCall.call;
     let generation: number | undefined;
-    const boarded = await flights.join({
-      key: key,
+    const joined = await flights.join({
+      key,
       requestId,
       clientSignal,
       async find() {
@@ -115,14 +116,14 @@ export class CachedCalls {
         return found.answer;
       },
     });
-    const flight = boarded.kind === "leads" ? boarded.flight : undefined;
+    const flight = joined.kind === "leads" ? joined.flight : undefined;
     try {
       // After a long wait the key can have changed.
       const current = await cachedCall.readmit();
-      if (boarded.kind === "leads") {
-        return await this.#miss(cachedCall, current, { key: key, generation, flight });
+      if (joined.kind === "leads") {
+        return await this.#miss(cachedCall, current, { key, generation, flight });
       }
-      return await this.#hit({ ...cachedCall, ...current }, key.keyHash, boarded.answer);
+      return await this.#hit({ ...cachedCall, ...current }, key.keyHash, joined.answer);
     } catch (error) {
       flight?.end(undefined);
       throw error;
@@ -130,35 +131,38 @@ export class CachedCalls {
   }
 
   async #miss<Request extends AcceptedRequest>(
-    { order, form, pay }: CachedCall<Request>,
+    { order, format, pay }: CachedCall<Request>,
     current: Pick<CachedCall<Request>, "call" | "plan">,
     { key, generation, flight }: CacheMiss,
   ): Promise<CallOutcome> {
     this.#misses++;
-    const { log } = current.call;
+    const { log, lifetime } = current.call;
     log.cache = "miss";
-    log.headers = { ...log.headers, ...cacheHeaders("miss", key.keyHash) };
+    lifetime.responseHeaders = {
+      ...lifetime.responseHeaders,
+      ...cacheHeaders("miss", key.keyHash),
+    };
     const { answers } = this.#dependencies;
     const onEnd = (answer: CachedAnswer | undefined) => flight?.end(answer);
-    const isStream = current.call.request.fields.stream === true && form.gather !== undefined;
-    const keeping = new CacheWriter({
-      ...{ answers, form, key: key, generation, order, isStream, onEnd },
+    const isStream = current.call.request.fields.stream === true && format.gather !== undefined;
+    const cacheWriter = new CacheWriter({
+      ...{ answers, format, key, generation, order, isStream, onEnd },
     });
     try {
-      const outcome = await pay(current, keeping);
-      keeping.noteHeaders(outcome.headers);
-      if (outcome.kind === "whole") await keeping.whole(outcome.body);
+      const outcome = await pay(current, cacheWriter);
+      cacheWriter.noteHeaders(outcome.headers);
+      if (outcome.kind === "whole") await cacheWriter.whole(outcome.body);
       // The end of a stream ends the writer.
-      if (outcome.kind !== "stream") keeping.end();
+      if (outcome.kind !== "stream") cacheWriter.end();
       return outcome;
     } catch (error) {
-      keeping.end();
+      cacheWriter.end();
       throw error;
     }
   }
 
   async #hit<Request extends AcceptedRequest>(
-    { endpoint, form, call, plan, claim }: CachedCall<Request>,
+    { endpoint, format, call, plan, claim }: CachedCall<Request>,
     keyHash: string,
     answer: CachedAnswer,
   ): Promise<CallOutcome> {
@@ -187,11 +191,11 @@ export class CachedCalls {
         usage: answer.usage,
         nowSeconds: secondsNow(clock),
       };
-      const also = await form.keep?.(answer.text, admitted, facts);
-      const isStream = request.fields.stream === true && form.stream !== undefined;
+      const also = await format.storeAnswer?.(answer.text, admitted, facts);
+      const isStream = request.fields.stream === true && format.stream !== undefined;
       const body = isStream
-        ? form.stream!(answer.text, request, facts)
-        : form.whole(answer.text, request, facts);
+        ? format.stream!(answer.text, request, facts)
+        : format.whole(answer.text, request, facts);
       const figures = hitFigures(admitted, answer);
       const headers: Record<string, string> = {
         "content-type": isStream ? EVENT_STREAM : "application/json",

@@ -25,7 +25,7 @@ export interface FlightDependencies {
 }
 
 /** A request that can wait for an equal request. */
-export interface Waiting {
+export interface WaitingRequest {
   readonly key: AnswerKey;
   readonly requestId: string;
   readonly clientSignal: AbortSignal;
@@ -60,7 +60,7 @@ export class InFlightDeduplication {
    * Waits for the answer of an equal request, or makes this request the leader. Rejects if the client
    * disconnects, the gateway stops, or the wait exceeds the total timeout of calls.
    */
-  async join(waiting: Waiting): Promise<JoinResult> {
+  async join(waiting: WaitingRequest): Promise<JoinResult> {
     const { deadlines, isAborting } = this.#dependencies;
     const { clientSignal } = waiting;
     const { promise: over, reject } = Promise.withResolvers<never>();
@@ -70,14 +70,14 @@ export class InFlightDeduplication {
     if (clientSignal.aborted) leave();
     const deadline = deadlines.add(() => reject(isAborting() ? stopping() : timedOut()));
     try {
-      return await this.#board(waiting, over);
+      return await this.#joinFlight(waiting, over);
     } finally {
       deadline.cancel();
       clientSignal.removeEventListener("abort", leave);
     }
   }
 
-  async #board(waiting: Waiting, over: Promise<never>): Promise<JoinResult> {
+  async #joinFlight(waiting: WaitingRequest, over: Promise<never>): Promise<JoinResult> {
     const { key } = waiting;
     const name = `${key.organizationId} ${key.keyHash}`;
     for (;;) {
@@ -104,7 +104,7 @@ export class InFlightDeduplication {
   /** Resolves with the answer of another instance, or with undefined if this request leads. */
   async #claim(
     flight: Leader,
-    { key, requestId, find }: Waiting,
+    { key, requestId, find }: WaitingRequest,
     over: Promise<never>,
   ): Promise<CachedAnswer | undefined> {
     const { sql, steadyClock, onError } = this.#dependencies;
@@ -166,7 +166,7 @@ export class Leader {
   readonly #resolve: (answer: CachedAnswer | undefined) => void;
   #onEnd: FlightEnd | undefined;
 
-  constructor({ key, requestId }: Waiting, onEnd: FlightEnd) {
+  constructor({ key, requestId }: WaitingRequest, onEnd: FlightEnd) {
     this.key = key;
     this.requestId = requestId;
     const { promise, resolve } = Promise.withResolvers<CachedAnswer | undefined>();

@@ -1,5 +1,5 @@
 import { GatewayError } from "../../../lib/errors.ts";
-import type { RequestFacts } from "../../../lib/request-log.ts";
+import type { RequestLog } from "../../../lib/request-log.ts";
 import type { FairWorkThread } from "../../../lib/work-thread.ts";
 import {
   type ChatAnswer,
@@ -11,8 +11,8 @@ import {
 import { type Direction, type Guardrail, rulesFor } from "../../guardrails/screening/guardrail.ts";
 import { plainText } from "../../guardrails/screening/plain-text.ts";
 import {
-  type FoundRule,
-  type Screened,
+  type MatchedRule,
+  type ScreeningResult,
   screenJson,
   textsOf,
 } from "../../guardrails/screening/screen-json.ts";
@@ -43,7 +43,7 @@ interface GuardParts extends GuardDependencies {
   readonly guardrails: readonly Guardrail[];
   readonly organizationId: string;
   readonly signal: AbortSignal;
-  readonly log: RequestFacts;
+  readonly log: RequestLog;
 }
 
 /**
@@ -79,7 +79,7 @@ export class CallGuard {
   /** Returns the body with its redactions. Rejects with 400 if the body is blocked. */
   async input(body: unknown): Promise<unknown> {
     const screened = await this.#json(body, "input");
-    this.noteInput(screened);
+    this.recordInput(screened);
     if (this.#moderated("input") !== undefined) await this.moderateInput(textsOf(screened.value));
     return screened.value;
   }
@@ -88,36 +88,39 @@ export class CallGuard {
   async moderateInput(texts: string): Promise<void> {
     const rule = this.#moderated("input");
     if (rule === undefined || (await this.#passes(texts))) return;
-    this.noteInput({ isBlocked: true, hits: [rule] });
+    this.recordInput({ isBlocked: true, hits: [rule] });
   }
 
   /** Records the rules that a thread has matched in a body. Throws 400 if the body is blocked. */
-  noteInput({ isBlocked, hits }: Pick<Screened<unknown>, "isBlocked" | "hits">): void {
-    this.#note(hits, "input");
+  recordInput({ isBlocked, hits }: Pick<ScreeningResult<unknown>, "isBlocked" | "hits">): void {
+    this.#record(hits, "input");
     if (isBlocked) throw blockedBy(hits, "request");
   }
 
-  /** Returns a reader of the screened answer. */
+  /** Returns a reader of the screened answer, or the reader itself if answers are not screened. */
   events(reader: PieceReader<readonly ChatEvent[]>): PieceReader<readonly ChatEvent[]> {
     if (!this.screensOutput) return reader;
     const rule = this.#moderated("output");
     return new GuardedEvents(reader, {
       rules: this.#output,
-      holdsAll: rule !== undefined,
+      withholdsAll: rule !== undefined,
       moderate: async (text) => {
         const passes = await this.#passes(text).catch((error) => this.#undecided(error));
-        if (!passes && rule !== undefined) this.#note([rule], "output");
+        if (!passes && rule !== undefined) this.#record([rule], "output");
         return passes;
       },
-      found: (hits) => this.#note(hits, "output"),
-      blocked: () => {
+      onMatches: (hits) => this.#record(hits, "output"),
+      onBlocked: () => {
         this.block = blockedBy(this.#outputHits, "answer");
         return new ProviderFailure("content_policy", this.block.message);
       },
     });
   }
 
-  /** Ends an answer that has begun with the error, as a blocked answer ends. */
+  /**
+   * Rethrows the error. If the moderation gave no decision, sets `block`, so that the answer ends like a
+   * blocked one.
+   */
   #undecided(error: unknown): never {
     if (error instanceof GatewayError && error.code === "moderation_unavailable") {
       this.block = error;
@@ -126,7 +129,7 @@ export class CallGuard {
   }
 
   /**
-   * Returns the screened answer of a whole answer. A blocked answer is returned unchanged, so that its usage
+   * Returns the screened form of a whole answer. A blocked answer is returned unchanged, so that its usage
    * is known, and `block` is set: nothing of it may be sent.
    */
   async answer(answer: ChatAnswer): Promise<ChatAnswer> {
@@ -148,9 +151,9 @@ export class CallGuard {
   }
 
   /** Returns screened additions to a whole answer. Sets `block` if they must not be sent. */
-  async added(value: unknown): Promise<unknown> {
+  async screenAdded(value: unknown): Promise<unknown> {
     const { value: screened, ...found } = await this.#json(value, "output");
-    this.#noteOutput(found);
+    this.#recordOutput(found);
     return screened;
   }
 
@@ -158,13 +161,13 @@ export class CallGuard {
    * Screens and moderates texts that answer a request in another form. Sets `block` if they must not be sent.
    */
   async output<Value>(value: Value): Promise<Value> {
-    const screened = await this.added(value);
+    const screened = await this.screenAdded(value);
     await this.#moderateOutput(screened);
     return screened as Value;
   }
 
   async #typed({ completion, isBlocked, hits }: ScreenedCompletion): Promise<ChatAnswer> {
-    this.#noteOutput({ isBlocked, hits });
+    this.#recordOutput({ isBlocked, hits });
     await this.#moderateOutput(completion.choices);
     return completion;
   }
@@ -185,29 +188,30 @@ export class CallGuard {
   async #moderateOutput(value: unknown): Promise<void> {
     const rule = this.#moderated("output");
     if (rule === undefined || this.block !== undefined) return;
-    if (!(await this.#passes(textsOf(value)))) this.#noteOutput({ isBlocked: true, hits: [rule] });
+    if (!(await this.#passes(textsOf(value))))
+      this.#recordOutput({ isBlocked: true, hits: [rule] });
   }
 
-  #noteOutput({ isBlocked, hits }: Pick<Screened<unknown>, "isBlocked" | "hits">): void {
-    this.#note(hits, "output");
+  #recordOutput({ isBlocked, hits }: Pick<ScreeningResult<unknown>, "isBlocked" | "hits">): void {
+    this.#record(hits, "output");
     if (isBlocked) this.block = blockedBy(hits, "answer");
   }
 
-  async #json(value: unknown, on: Direction): Promise<Screened<unknown>> {
+  async #json(value: unknown, on: Direction): Promise<ScreeningResult<unknown>> {
     const rules = rulesFor(this.guardrails, on);
     if (rules.length === 0) return { value, isBlocked: false, hits: [] };
     if (this.#isShort(value, rules)) return screenJson(value, rules);
     const { thread, organizationId, signal } = this.#parts;
     const call: ScreenCall = { kind: "screen.json", value, guardrails: this.guardrails, on };
-    return thread.call<Screened<unknown>>(organizationId, call, signal);
+    return thread.call<ScreeningResult<unknown>>(organizationId, call, signal);
   }
 
   #isShort(value: unknown, rules: readonly ScreeningRule[]): boolean {
     const cost = rules.reduce((sum, { detector }) => sum + detector.cost, 0);
-    return isShorterThan(value, MAX_WORK_ON_LOOP / Math.max(1, cost)) >= 0;
+    return remainingCharacters(value, MAX_WORK_ON_LOOP / Math.max(1, cost)) >= 0;
   }
 
-  #moderated(on: Direction): FoundRule | undefined {
+  #moderated(on: Direction): MatchedRule | undefined {
     for (const { id, rules } of this.guardrails) {
       const rule = rules.find(({ type, on: directions }) => {
         return type === "moderation" && directions.includes(on);
@@ -229,7 +233,7 @@ export class CallGuard {
     throw new GatewayError("moderation_unavailable", message);
   }
 
-  #note(hits: readonly FoundRule[], direction: Direction): void {
+  #record(hits: readonly MatchedRule[], direction: Direction): void {
     if (hits.length === 0) return;
     const { log } = this.#parts;
     log.guardrailHits ??= [];
@@ -241,13 +245,15 @@ export class CallGuard {
     }
   }
 
-  get #outputHits(): readonly FoundRule[] {
+  get #outputHits(): readonly MatchedRule[] {
     const { guardrailHits = [] } = this.#parts.log;
-    return guardrailHits.filter(({ direction }) => direction === "output") as readonly FoundRule[];
+    return guardrailHits.filter(
+      ({ direction }) => direction === "output",
+    ) as readonly MatchedRule[];
   }
 }
 
-function blockedBy(hits: readonly FoundRule[], what: string): GatewayError {
+function blockedBy(hits: readonly MatchedRule[], what: string): GatewayError {
   const hit = hits.find(({ action }) => action === "block") ?? hits[0]!;
   const message = `The ${what} was blocked by the guardrail ${hit.guardrail}: a rule of type ${hit.type} matched.`;
   return new GatewayError("content_policy_violation", message, { param: null });
@@ -256,12 +262,12 @@ function blockedBy(hits: readonly FoundRule[], what: string): GatewayError {
 /**
  * Returns the characters that remain of `most` after all texts of a value. Negative if the texts are longer.
  */
-function isShorterThan(value: unknown, most: number): number {
+function remainingCharacters(value: unknown, most: number): number {
   let left = most;
   if (typeof value === "string") return left - value.length;
   if (typeof value !== "object" || value === null) return left - 8;
   for (const member of Object.values(value)) {
-    left = isShorterThan(member, left);
+    left = remainingCharacters(member, left);
     if (left < 0) return left;
   }
   return left - 8;

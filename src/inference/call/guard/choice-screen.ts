@@ -16,7 +16,7 @@ interface Segment {
   left: number;
 }
 
-interface HeldCall {
+interface PendingCall {
   readonly first: CallEvent;
   json: string;
 }
@@ -35,7 +35,7 @@ export class ChoiceScreen {
   #details: ReasoningDetail[] = [];
   #isReasoningRedacted = false;
   /** Tool calls by index, in the order in which they began. */
-  readonly #calls = new Map<number, HeldCall>();
+  readonly #calls = new Map<number, PendingCall>();
 
   /** @param json collects the matches */
   constructor(choice: number, rules: readonly ScreeningRule[], json: JsonScreen) {
@@ -45,7 +45,7 @@ export class ChoiceScreen {
   }
 
   /** Adds an event. Returns the events that can be released now. */
-  take(event: TextEvent): ChatEvent[] {
+  add(event: TextEvent): ChatEvent[] {
     const ended = this.#kind === event.type ? [] : this.flush();
     this.#kind = event.type;
     if (event.type === "reasoning") this.#details.push(...(event.details ?? []));
@@ -54,7 +54,7 @@ export class ChoiceScreen {
     return [...ended, ...this.#emit(window, window.push(event.text))];
   }
 
-  takeCall(event: CallEvent): void {
+  addCall(event: CallEvent): void {
     const held = this.#calls.get(event.index);
     if (held === undefined) {
       this.#calls.set(event.index, { first: event, json: event.arguments ?? "" });

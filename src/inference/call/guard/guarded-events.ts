@@ -6,7 +6,7 @@ import {
   type ProviderFailure,
 } from "../../../providers/interface.ts";
 import { answerBytes } from "../../../providers/typed-answers.ts";
-import { type FoundRule, JsonScreen, textsOf } from "../../guardrails/screening/screen-json.ts";
+import { JsonScreen, type MatchedRule, textsOf } from "../../guardrails/screening/screen-json.ts";
 import type { ScreeningRule } from "../../guardrails/screening/text-window.ts";
 import { ChoiceScreen } from "./choice-screen.ts";
 
@@ -18,12 +18,12 @@ const MAX_PIECE_CHARACTERS = 8_192;
 export interface EventsGuard {
   readonly rules: readonly ScreeningRule[];
   /** True if a model decides about the whole text at its end. */
-  readonly holdsAll: boolean;
+  readonly withholdsAll: boolean;
   /** Resolves with false if the text must not be sent. */
   moderate(text: string): Promise<boolean>;
-  found(hits: readonly FoundRule[]): void;
+  onMatches(hits: readonly MatchedRule[]): void;
   /** Returns the failure of a blocked answer. */
-  blocked(): ProviderFailure;
+  onBlocked(): ProviderFailure;
 }
 
 /**
@@ -58,7 +58,7 @@ export class GuardedEvents implements PieceReader<Batch> {
     while (!this.#isOver) {
       const batch = await nextPiece(this.#inner);
       if (batch === undefined) break;
-      const events = await this.#take(batch);
+      const events = await this.#screenBatch(batch);
       if (events.length > 0) return { done: false, value: events };
       if (this.#end !== undefined) return this.read();
     }
@@ -72,13 +72,13 @@ export class GuardedEvents implements PieceReader<Batch> {
     return this.#inner.cancel();
   }
 
-  async #take(batch: Batch): Promise<ChatEvent[]> {
+  async #screenBatch(batch: Batch): Promise<ChatEvent[]> {
     const shown: ChatEvent[] = [];
     for (const event of batch) {
       for (const piece of inPieces(event)) {
-        const events = this.#screened(piece);
-        if (this.#guard.holdsAll && !this.#json.isBlocked)
-          shown.push(...(await this.#decided(piece, events)));
+        const events = this.#screenEvent(piece);
+        if (this.#guard.withholdsAll && !this.#json.isBlocked)
+          shown.push(...(await this.#moderate(piece, events)));
         else shown.push(...events);
         if (this.#json.isBlocked) {
           this.#block();
@@ -87,7 +87,7 @@ export class GuardedEvents implements PieceReader<Batch> {
         if (piece !== event) await yieldToEventLoop();
       }
     }
-    this.#guard.found(this.#json.hits);
+    this.#guard.onMatches(this.#json.hits);
     return shown;
   }
 
@@ -96,12 +96,12 @@ export class GuardedEvents implements PieceReader<Batch> {
    */
   #block(): void {
     this.#isOver = true;
-    this.#guard.found(this.#json.hits);
+    this.#guard.onMatches(this.#json.hits);
     this.#inner.cancel().catch(() => undefined);
-    this.#end = [{ type: "error", failure: this.#guard.blocked() }];
+    this.#end = [{ type: "error", failure: this.#guard.onBlocked() }];
   }
 
-  #screened(event: ChatEvent): ChatEvent[] {
+  #screenEvent(event: ChatEvent): ChatEvent[] {
     if (event.type === "usage" || event.type === "error" || event.type === "withheld") {
       return [event];
     }
@@ -124,8 +124,8 @@ export class GuardedEvents implements PieceReader<Batch> {
       choice: event.choice,
       bytes: answerBytes(event),
     };
-    if (event.type !== "tool_call") return [withheld, ...choice.take(event)];
-    choice.takeCall(event);
+    if (event.type !== "tool_call") return [withheld, ...choice.add(event)];
+    choice.addCall(event);
     return [withheld];
   }
 
@@ -142,7 +142,7 @@ export class GuardedEvents implements PieceReader<Batch> {
    * Returns the events of one choice that can be sent: all of them at its end, or none. An answer that ends
    * with an error releases no text.
    */
-  async #decided(event: ChatEvent, events: readonly ChatEvent[]): Promise<ChatEvent[]> {
+  async #moderate(event: ChatEvent, events: readonly ChatEvent[]): Promise<ChatEvent[]> {
     const passed: ChatEvent[] = [];
     for (const pending of events) {
       if (pending.type === "withheld" || pending.type === "usage" || pending.type === "error")

@@ -5,10 +5,10 @@ import type { Moderation } from "./call-guard.ts";
 
 /** The timeout for one text, including its wait in the queue. */
 const TIMEOUT_MS = 10_000;
-const CALLS_AT_ONCE = 32;
-const CALLS_OF_ONE = 8;
+const MAX_CALLS = 32;
+const MAX_CALLS_OF_ORGANIZATION = 8;
 const MAX_WAITING = 512;
-const MAX_WAITING_OF_ONE = 128;
+const MAX_WAITING_OF_ORGANIZATION = 128;
 const MAX_CHARACTERS = 1_000_000;
 /**
  * Characters that a model reads in one piece. Pieces overlap, so that each sentence is complete in one of
@@ -16,15 +16,15 @@ const MAX_CHARACTERS = 1_000_000;
  */
 const PIECE_CHARACTERS = 8_000;
 const OVERLAP_CHARACTERS = 400;
-const PIECES_A_CALL = 16;
+const PIECES_PER_CALL = 16;
 
 /** Returns a semaphore that limits the calls of moderation models. */
 export function createModerationSemaphore(): FairSemaphore {
   return new FairSemaphore({
-    most: CALLS_AT_ONCE,
-    mostOfOne: CALLS_OF_ONE,
+    most: MAX_CALLS,
+    mostOfOne: MAX_CALLS_OF_ORGANIZATION,
     maxWaiting: MAX_WAITING,
-    maxWaitingOfOne: MAX_WAITING_OF_ONE,
+    maxWaitingOfOne: MAX_WAITING_OF_ORGANIZATION,
     refusal: () => undecided("too many texts are waiting for a decision"),
   });
 }
@@ -59,9 +59,9 @@ export class ModelModeration implements Moderation {
 
   async #decide(text: string, signal: AbortSignal): Promise<boolean> {
     const pieces = piecesOf(text);
-    for (let at = 0; at < pieces.length; at += PIECES_A_CALL) {
+    for (let at = 0; at < pieces.length; at += PIECES_PER_CALL) {
       signal.throwIfAborted();
-      const input = pieces.slice(at, at + PIECES_A_CALL);
+      const input = pieces.slice(at, at + PIECES_PER_CALL);
       const { results } = await this.#moderate({ model: this.#model, input, signal });
       if (results.some(({ flagged }) => flagged)) return false;
     }

@@ -1,14 +1,14 @@
 import type { TypedChoice, TypedCompletion } from "../../../providers/interface.ts";
 import { CompletionRender } from "../../../providers/thread-work.ts";
 import { type Guardrail, rulesFor } from "../../guardrails/screening/guardrail.ts";
-import { type FoundRule, JsonScreen } from "../../guardrails/screening/screen-json.ts";
+import { JsonScreen, type MatchedRule } from "../../guardrails/screening/screen-json.ts";
 import type { ScreeningRule } from "../../guardrails/screening/text-window.ts";
 import { ChoiceScreen } from "./choice-screen.ts";
 
 export interface ScreenedCompletion {
   readonly completion: TypedCompletion;
   readonly isBlocked: boolean;
-  readonly hits: readonly FoundRule[];
+  readonly hits: readonly MatchedRule[];
 }
 
 /** Returns a whole typed answer with its redactions. */
@@ -76,9 +76,9 @@ function screenedPieces(
 ): NonNullable<TypedChoice["pieces"]> {
   const screen = new ChoiceScreen(at, rules, json);
   const screened = pieces.flatMap((piece) => {
-    if (piece.type === "tool_call") screen.takeCall(piece);
+    if (piece.type === "tool_call") screen.addCall(piece);
     else if (piece.type === "text" || piece.type === "reasoning" || piece.type === "refusal") {
-      return screen.take(piece);
+      return screen.add(piece);
     } else if (piece.type === "foreign_item") {
       return [{ ...piece, fields: json.walk(piece.fields, false) as typeof piece.fields }];
     } else return [piece];

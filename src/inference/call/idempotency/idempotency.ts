@@ -91,7 +91,7 @@ export class Idempotency {
       if (signal.aborted) {
         throw clientClosed();
       }
-      await this.#running.ended(claim, signal, untilMs - clock.nowMs());
+      await this.#running.untilEnded(claim, signal, untilMs - clock.nowMs());
       if (signal.aborted) throw clientClosed();
     }
   }
@@ -110,7 +110,7 @@ export class Idempotency {
   }
 
   /** Returns the effect that stores the result. It is written with the charge. */
-  store(
+  storeEffect(
     claim: IdempotencyClaim,
     status: number,
     headers: Record<string, string>,
@@ -124,20 +124,18 @@ export class Idempotency {
   }
 
   /** Stores the result of a call that is not charged yet. Rejects if the claim no longer exists. */
-  async keep(
+  async storeWithoutCharge(
     claim: IdempotencyClaim,
     status: number,
     headers: Record<string, string>,
     body: Uint8Array,
   ): Promise<void> {
-    const effect = this.store(claim, status, headers, body, { isClaimNeeded: true });
+    const effect = this.storeEffect(claim, status, headers, body, { isClaimNeeded: true });
     await this.#dependencies.sql.begin((transaction) => effect.run(transaction));
   }
 
-  /**
-   * Returns the steps that an earlier call under the key has stored, as JSON, and whether they are charged.
-   */
-  async takeSteps(
+  /** Returns the state that an earlier call under the key has stored, and whether its steps are charged. */
+  async loadSteps(
     claim: IdempotencyClaim,
   ): Promise<{ readonly state: unknown; readonly isPaid: boolean } | undefined> {
     const { sql, keyring } = this.#dependencies;
@@ -152,13 +150,13 @@ export class Idempotency {
    * database does not answer or the claim no longer exists, the steps are not stored. A later call then
    * continues from earlier steps. Never rejects.
    */
-  async keepSteps(claim: IdempotencyClaim, plain: Uint8Array): Promise<void> {
+  async storeSteps(claim: IdempotencyClaim, plain: Uint8Array): Promise<void> {
     const { clock } = this.#dependencies;
-    const storing = this.#storeSteps(claim, plain).catch(() => undefined);
+    const storing = this.#writeSteps(claim, plain).catch(() => undefined);
     await finishesWithin(storing, clock, MAX_WAIT_FOR_STEPS_MS);
   }
 
-  async #storeSteps(claim: IdempotencyClaim, plain: Uint8Array): Promise<void> {
+  async #writeSteps(claim: IdempotencyClaim, plain: Uint8Array): Promise<void> {
     const { sql, keyring } = this.#dependencies;
     const { sealingId } = keyring;
     const sealed = keyring.sealUnder(sealingId, plain);

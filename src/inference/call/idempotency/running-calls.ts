@@ -16,7 +16,7 @@ export interface RunningCallsDependencies {
   isAborting(): boolean;
 }
 
-interface Watched {
+interface WatchedKey {
   readonly key: UsedKey;
   readonly waiting: Set<() => void>;
 }
@@ -27,8 +27,8 @@ interface Watched {
  */
 export class RunningCalls {
   readonly #dependencies: RunningCallsDependencies;
-  readonly #watched = new Map<string, Watched>();
-  #isLooking = false;
+  readonly #watched = new Map<string, WatchedKey>();
+  #isPolling = false;
 
   constructor(dependencies: RunningCallsDependencies) {
     this.#dependencies = dependencies;
@@ -38,7 +38,7 @@ export class RunningCalls {
    * Resolves when no call runs under the key, the client disconnects, the gateway stops, or `forMs` have
    * passed.
    */
-  async ended(key: UsedKey, signal: AbortSignal, forMs: number): Promise<void> {
+  async untilEnded(key: UsedKey, signal: AbortSignal, forMs: number): Promise<void> {
     const name = nameOf(key);
     const watched = this.#watched.get(name) ?? { key, waiting: new Set() };
     this.#watched.set(name, watched);
@@ -48,7 +48,7 @@ export class RunningCalls {
     signal.addEventListener("abort", wake);
     if (signal.aborted) wake();
     const cancelTimer = this.#dependencies.clock.after(forMs, wake);
-    this.#lookSoon();
+    this.#pollSoon();
     await promise;
     cancelTimer();
     signal.removeEventListener("abort", wake);
@@ -56,26 +56,26 @@ export class RunningCalls {
     if (watched.waiting.size === 0) this.#watched.delete(name);
   }
 
-  #lookSoon(): void {
-    if (this.#isLooking || this.#watched.size === 0) return;
-    this.#isLooking = true;
+  #pollSoon(): void {
+    if (this.#isPolling || this.#watched.size === 0) return;
+    this.#isPolling = true;
     this.#dependencies.clock.after(POLL_MS, async () => {
       const polled = [...this.#watched.values()];
-      const isRunning = await this.#look(polled.map(({ key }) => key));
+      const isRunning = await this.#findRunning(polled.map(({ key }) => key));
       const isAborting = this.#dependencies.isAborting();
       polled.forEach(({ waiting }, n) => {
         if (isAborting || !isRunning(n)) for (const wake of waiting) wake();
       });
-      this.#isLooking = false;
-      this.#lookSoon();
+      this.#isPolling = false;
+      this.#pollSoon();
     });
   }
 
   /**
-   * Returns a function that tells whether the key with this index is in use. If the database does not answer,
-   * the function returns false, and each caller finds out by claiming its key.
+   * Returns a function that returns true if the key with this index is in use. If the database does not
+   * answer, the function returns false, and each caller then tries to claim its key.
    */
-  async #look(keys: readonly UsedKey[]): Promise<(n: number) => boolean> {
+  async #findRunning(keys: readonly UsedKey[]): Promise<(n: number) => boolean> {
     try {
       const running = await runningIdempotencyKeys(this.#dependencies.sql, keys);
       return (n) => running.has(n);

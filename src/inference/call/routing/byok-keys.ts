@@ -39,12 +39,12 @@ export interface ByokKeysDependencies {
  */
 export class ByokKeys {
   readonly #dependencies: ByokKeysDependencies;
-  readonly #known: OrganizationCache<LoadedByokKeys>;
+  readonly #cache: OrganizationCache<LoadedByokKeys>;
 
   constructor(dependencies: ByokKeysDependencies) {
     this.#dependencies = dependencies;
-    this.#known = new OrganizationCache(MAX_ORGANIZATIONS, async (organizationId) =>
-      this.#opened(await dependencies.read(usableProviderKeys(organizationId))),
+    this.#cache = new OrganizationCache(MAX_ORGANIZATIONS, async (organizationId) =>
+      this.#decrypt(await dependencies.read(usableProviderKeys(organizationId))),
     );
   }
 
@@ -53,22 +53,22 @@ export class ByokKeys {
    * after the first call.
    */
   of(organizationId: string): LoadedByokKeys | Promise<LoadedByokKeys> {
-    return this.#known.of(organizationId);
+    return this.#cache.of(organizationId);
   }
 
   forget(organizationId: string): void {
-    this.#known.forget(organizationId);
+    this.#cache.forget(organizationId);
   }
 
   forgetAll(): void {
-    this.#known.forgetAll();
+    this.#cache.forgetAll();
   }
 
   /**
    * Marks a key as invalid, because the provider rejected it. Each call that notices can report it; only one
    * event is written.
    */
-  refused(keyId: string): void {
+  markInvalid(keyId: string): void {
     const { background, onError } = this.#dependencies;
     invalidateProviderKey(background, keyId, (key) =>
       providerKeyInvalid.build(newId("evt"), key.organizationId, {
@@ -78,7 +78,7 @@ export class ByokKeys {
     ).catch(onError);
   }
 
-  #opened(keys: readonly SealedProviderKey[]): LoadedByokKeys {
+  #decrypt(keys: readonly SealedProviderKey[]): LoadedByokKeys {
     if (keys.length === 0) return NONE;
     const { keyring, byokProviders, onError } = this.#dependencies;
     const byProvider = new Map<string, ByokKey[]>();

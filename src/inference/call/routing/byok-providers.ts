@@ -53,8 +53,8 @@ export class ByokProviders {
   }
 
   /**
-   * Returns undefined if no such provider is configured, or if it needs a base URL. Throws an Error if the
-   * key cannot be sent.
+   * Returns the provider with the account's key. Returns undefined if no such provider is configured, or if
+   * it needs a base URL and the account has none. Throws an Error if the key cannot be sent.
    */
   make({ providerId, apiKey, baseUrl }: ByokAccount): Provider | undefined {
     const entry = this.#settings.get(providerId);
@@ -67,8 +67,8 @@ export class ByokProviders {
       baseUrl: baseUrl ?? entry.baseUrl,
       byokKey: { atOperatorsAddress: baseUrl === null },
     };
-    // Each such provider has its own client, whose connections are dropped with it. The client never uses the
-    // operator's proxy, because the proxy would resolve the name again.
+    // A provider at the organization's own base URL has its own client, whose connections are dropped with
+    // it. That client never uses the operator's proxy, because the proxy would resolve the name again.
     const shared =
       baseUrl === null
         ? this.#shared

@@ -33,8 +33,8 @@ export class CacheAffinity {
     return this.#served.size === 0;
   }
 
-  /** Returns the plan with the endpoint first that has the conversation's prompt in its cache. */
-  prefer(plan: RoutePlan, conversation: Conversation): RoutePlan {
+  /** Returns the plan. Moves the endpoint that has the conversation's prompt in its cache to the front. */
+  apply(plan: RoutePlan, conversation: Conversation): RoutePlan {
     if (this.isEmpty || plan.candidates.length < 2) return plan;
     const [first] = plan.candidates;
     const name = nameOf(first!, conversation());
@@ -89,8 +89,8 @@ function isAlternative(alternative: Candidate, first: Candidate): boolean {
 }
 
 /**
- * Returns true if a prompt from the candidate's cache costs less than an uncached prompt at the candidate or
- * at the first endpoint.
+ * Returns true if a prompt from the candidate's cache costs less than an uncached prompt both at the
+ * candidate and at the first endpoint.
  */
 function savesBy({ terms: { prices } }: Candidate, first: Candidate): boolean {
   const { inputTokenFemto, cachedInputTokenFemto } = prices;

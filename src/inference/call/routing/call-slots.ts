@@ -17,7 +17,7 @@ interface CallSlotsOptions {
 }
 
 /** A call that waits for a slot at one of several endpoints. */
-interface Waiting {
+interface WaitingCall {
   readonly owner: string;
   readonly options: readonly CallLimits[];
   /**
@@ -36,8 +36,8 @@ export class CallSlots {
   readonly maxWaitMs: number;
   readonly #slots: ParallelSlots;
   readonly #clock: Clock;
-  readonly #waiting = new FairQueue<Waiting>();
-  readonly #waitingLast = new FairQueue<Waiting>();
+  readonly #waiting = new FairQueue<WaitingCall>();
+  readonly #waitingLast = new FairQueue<WaitingCall>();
   /** Counts of waiting calls, by endpoint. */
   readonly #waitingRooms = new Map<string, SharedRoom>();
   /** Slots that calls of this process hold, by limit and organization. */
@@ -87,7 +87,7 @@ export class CallSlots {
     const listener = { handleEvent: () => waiting.end(undefined) };
     const cancel = this.#clock.after(withinMs, () => waiting.end(undefined));
     const queue = open.some(isLowPriority) ? this.#waitingLast : this.#waiting;
-    const waiting: Waiting = {
+    const waiting: WaitingCall = {
       owner,
       options: open,
       isOver: false,
@@ -148,8 +148,10 @@ export class CallSlots {
   }
 
   #sharing(owner: string, limits: CallLimits): CallLimits {
-    const spares = slotsLeftFree(this.#heldBy(owner, limits) + 1);
-    return spares === 0 ? limits : limits.map((limit) => ({ ...limit, spares }));
+    const reservedForOthers = slotsLeftFree(this.#heldBy(owner, limits) + 1);
+    return reservedForOthers === 0
+      ? limits
+      : limits.map((limit) => ({ ...limit, reservedForOthers }));
   }
 
   #heldBy(owner: string, limits: CallLimits): number {
@@ -178,7 +180,7 @@ export class CallSlots {
       const freed = [...this.#freed].map((id) => ({ id, max: 1 }));
       this.#freed.clear();
       const loadOf = (owner: string) => this.#heldBy(owner, freed);
-      /** Endpoints that are saturated, with the number of reserved slots. */
+      // Saturated endpoints, each with the number of slots that a call must leave free there.
       const full = new Set<string>();
       for (const waiting of [
         ...this.#waiting.inTurn(loadOf),

@@ -7,7 +7,7 @@ import { clientClosed, GatewayError, overloaded } from "../../../lib/errors.ts";
 import {
   isLoggedVerbosely,
   type RecordedRouting,
-  type RequestFacts,
+  type RequestLog,
 } from "../../../lib/request-log.ts";
 import { errorType, type TraceSpan } from "../../../lib/trace.ts";
 import { ProviderFailure } from "../../../providers/interface.ts";
@@ -28,14 +28,14 @@ export interface CallDependencies {
   /** Returns true if a self-hosted provider fails its health checks. */
   isDown(providerId: string): boolean;
   /** Called when a provider has rejected an organization's BYOK key. */
-  onKeyRefused(byokKeyId: string): void;
+  onKeyRejected(byokKeyId: string): void;
 }
 
 /** The admitted call that candidates are tried for. */
 interface TriedCall {
   readonly plan: { readonly candidates: readonly Candidate[] };
   readonly hold: { readonly organizationId: string };
-  readonly log: RequestFacts;
+  readonly log: RequestLog;
 }
 
 /**
@@ -53,14 +53,14 @@ const MAX_RECORDED_TRIES = 24;
  * Failover over the candidates of one call. Tries them in order until one answers. If the failures are
  * retryable, tries again after a pause with full jitter. Servers close idle connections without notice, which
  * says nothing about their health. A try that failed this way is repeated on a new connection, without pause
- * and without using the retry budget. Only used before the first byte of an answer. Call `end` after
- * `firstAnswer` has resolved.
+ * and without using the retry budget. Only used before the first byte of an answer. Call `end` after `run`
+ * has resolved.
  */
 export class Failover {
   readonly #dependencies: CallDependencies;
   readonly #candidates: readonly Candidate[];
   readonly #abort: AbortNotice;
-  readonly #log: RequestFacts;
+  readonly #log: RequestLog;
   readonly #owner: string;
   /** The candidates in the order of this round. */
   #tried: readonly Candidate[];
@@ -78,16 +78,16 @@ export class Failover {
   #failure: ProviderFailure | undefined;
   #failures: string[] | undefined;
   /** Models that a provider rejected in this round. */
-  #refusedModels: Set<string> | undefined;
+  #rejectedModels: Set<string> | undefined;
   #hasAnswered = false;
   #isEnded = false;
   /** Endpoints at which a try failed on a reused connection. */
   #lostEndpoints: Set<string> | undefined;
   /** The concurrency limits in which the running call occupies a slot. */
-  #held: CallLimits | undefined;
+  #heldLimits: CallLimits | undefined;
   /** Candidates of this round that were skipped because they were at their concurrency limit. */
-  #full: readonly Candidate[] = NONE;
-  #fullIds: Set<string> | undefined;
+  #saturated: readonly Candidate[] = NONE;
+  #saturatedIds: Set<string> | undefined;
   #waitsUntilMs: number | undefined;
 
   constructor(dependencies: CallDependencies, call: TriedCall, abort: AbortNotice) {
@@ -97,7 +97,7 @@ export class Failover {
     this.#dependencies = dependencies;
     this.#candidates = candidates;
     this.#abort = abort;
-    this.#postponed = openOnes(dependencies, candidates);
+    this.#postponed = unhealthyCandidates(dependencies, candidates);
     this.#tried = withLast(candidates, this.#postponed);
     if (this.#postponed.length > 0) this.#routing().postponed = this.unhealthy;
   }
@@ -118,7 +118,7 @@ export class Failover {
 
   /** Endpoints that were skipped because they were at their concurrency limit. */
   get saturated(): readonly string[] {
-    return this.#fullIds === undefined ? [] : [...this.#fullIds];
+    return this.#saturatedIds === undefined ? [] : [...this.#saturatedIds];
   }
 
   /** The candidate that was tried last. */
@@ -148,16 +148,16 @@ export class Failover {
    * Returns the first answer of a candidate to `call`. If no candidate answers, rejects with the caller's
    * error for the last failure. `failureOf` can convert errors before they are classified.
    */
-  async firstAnswer<Answer>(
+  async run<Answer>(
     call: (candidate: Candidate) => Promise<Answer>,
     failureOf: (error: unknown) => unknown = (error) => error,
   ): Promise<Answer> {
     for (;;) {
       let candidate: Candidate;
       try {
-        candidate = await this.#next();
+        candidate = await this.#nextCandidate();
       } catch (error) {
-        this.#giveBack();
+        this.#releaseSlot();
         throw error;
       }
       // If no candidate answers, the log line contains only these values.
@@ -173,7 +173,7 @@ export class Failover {
         }
         return answer;
       } catch (error) {
-        this.#failed(failureOf(error));
+        this.#recordFailure(failureOf(error));
       }
     }
   }
@@ -182,7 +182,7 @@ export class Failover {
    * Returns the next candidate to try. If none is left, throws or rejects with the caller's error for the
    * last failure. If `abort` fires, with GatewayError client_closed_request.
    */
-  #next(): Candidate | Promise<Candidate> {
+  #nextCandidate(): Candidate | Promise<Candidate> {
     if (this.#candidates.length === 0) {
       throw new GatewayError("no_provider_available", "No provider is available for this model.", {
         retryAfterSeconds: 5,
@@ -199,14 +199,14 @@ export class Failover {
    * Records the failure of the candidate. Throws if the error is not a provider's failure, or if the call was
    * aborted.
    */
-  #failed(error: unknown): void {
-    this.#giveBack();
+  #recordFailure(error: unknown): void {
+    this.#releaseSlot();
     this.#span?.end(errorType(error));
     const failure = noteFailure(this.#endpoint!, error);
     const { endpointId, model, byokKeyId } = this.candidate;
     this.#failure = failure;
     if (byokKeyId !== undefined && failure.status === UNAUTHORIZED) {
-      this.#dependencies.onKeyRefused(byokKeyId);
+      this.#dependencies.onKeyRejected(byokKeyId);
     }
     this.#failures ??= [];
     this.#failures.push(`${endpointId}=${failure.kind}`);
@@ -218,8 +218,8 @@ export class Failover {
     }
     // Another endpoint of the same model would reject the request as well.
     if (failure.kind === "rejected" || failure.kind === "content_policy") {
-      this.#refusedModels ??= new Set();
-      this.#refusedModels.add(model.id);
+      this.#rejectedModels ??= new Set();
+      this.#rejectedModels.add(model.id);
     }
   }
 
@@ -244,7 +244,7 @@ export class Failover {
   end(isSuccess: boolean, outputTokens = 0): void {
     if (this.#isEnded || !this.#hasAnswered) return;
     this.#isEnded = true;
-    this.#giveBack();
+    this.#releaseSlot();
     this.#span?.end(isSuccess ? undefined : "unavailable", {
       "gen_ai.usage.output_tokens": outputTokens,
     });
@@ -261,7 +261,7 @@ export class Failover {
     if (this.#calls >= MAX_CALLS) return undefined;
     while (this.#position < this.#tried.length) {
       const candidate = this.#tried[this.#position++]!;
-      if (this.#refusedModels?.has(candidate.model.id) !== true) return candidate;
+      if (this.#rejectedModels?.has(candidate.model.id) !== true) return candidate;
     }
     return undefined;
   }
@@ -277,7 +277,7 @@ export class Failover {
         const endpoint = await this.#activeEndpoint(candidate);
         if (await this.#takeSlot(candidate)) {
           if (this.#mayCall(candidate, endpoint)) return this.#begin(candidate, endpoint);
-          this.#giveBack();
+          this.#releaseSlot();
         }
       } else {
         const awaited = await this.#waitForSlot();
@@ -304,9 +304,9 @@ export class Failover {
       this.#hold(limits);
       return true;
     }
-    this.#full = [...this.#full, candidate];
-    this.#fullIds ??= new Set();
-    this.#fullIds.add(candidate.endpointId);
+    this.#saturated = [...this.#saturated, candidate];
+    this.#saturatedIds ??= new Set();
+    this.#saturatedIds.add(candidate.endpointId);
     this.#routing().full = this.saturated;
     return false;
   }
@@ -317,8 +317,10 @@ export class Failover {
    */
   async #waitForSlot(): Promise<Candidate | undefined> {
     const { slots, steadyClock } = this.#dependencies;
-    const full = this.#full.filter(({ model }) => this.#refusedModels?.has(model.id) !== true);
-    this.#full = NONE;
+    const full = this.#saturated.filter(
+      ({ model }) => this.#rejectedModels?.has(model.id) !== true,
+    );
+    this.#saturated = NONE;
     if (full.length === 0 || this.#calls >= MAX_CALLS) return undefined;
     const nowMs = steadyClock.nowMs();
     this.#waitsUntilMs ??= nowMs + slots.maxWaitMs;
@@ -327,20 +329,20 @@ export class Failover {
     if (at !== undefined) this.#hold(options[at]!);
     if (this.#abort.aborted) throw clientClosed();
     if (at === undefined) return undefined;
-    this.#full = full.filter((_, index) => index !== at);
+    this.#saturated = full.filter((_, index) => index !== at);
     return full[at];
   }
 
   #hold(limits: CallLimits): void {
-    this.#held = limits;
+    this.#heldLimits = limits;
     if (this.#abort.aborted) throw clientClosed();
   }
 
   /** Releases the slot of the call that ran, if it has one. */
-  #giveBack(): void {
-    const held = this.#held;
+  #releaseSlot(): void {
+    const held = this.#heldLimits;
     if (held === undefined) return;
-    this.#held = undefined;
+    this.#heldLimits = undefined;
     this.#dependencies.slots.release(this.#owner, held);
   }
 
@@ -353,7 +355,7 @@ export class Failover {
   async #nextRound(): Promise<void> {
     const failure = this.#failure;
     const mayGoOn = this.#round < MAX_RETRY_ROUNDS && this.#calls < MAX_CALLS;
-    if (failure === undefined && this.#fullIds !== undefined) throw allFull();
+    if (failure === undefined && this.#saturatedIds !== undefined) throw allSaturated();
     if (failure === undefined || !isRetryable(failure) || !mayGoOn) {
       throw asCallerError(
         failure ?? new ProviderFailure("unavailable", "no provider was tried"),
@@ -366,7 +368,7 @@ export class Failover {
     this.#round++;
     this.#tried = this.#candidates;
     this.#position = 0;
-    this.#refusedModels = undefined;
+    this.#rejectedModels = undefined;
   }
 
   #begin(candidate: Candidate, endpoint: EndpointCell): Candidate {
@@ -383,7 +385,7 @@ export class Failover {
   }
 }
 
-function allFull(): GatewayError {
+function allSaturated(): GatewayError {
   return overloaded("Every endpoint of this model is at its concurrency limit.");
 }
 
@@ -412,7 +414,7 @@ function withLast(
 
 const NONE: readonly Candidate[] = [];
 
-function openOnes(
+function unhealthyCandidates(
   { endpoints, isDown }: CallDependencies,
   candidates: readonly Candidate[],
 ): readonly Candidate[] {
@@ -440,7 +442,7 @@ function noteFailure(endpoint: EndpointCell, error: unknown): ProviderFailure {
   return error;
 }
 
-const REFUSED_KEY_PAUSE_MS = 60_000;
+const REJECTED_KEY_PAUSE_MS = 60_000;
 const UNAUTHORIZED = 401;
 
 /**
@@ -448,7 +450,7 @@ const UNAUTHORIZED = 401;
  * rejected key.
  */
 function pauseAfter({ kind, status, retryAfterMs }: ProviderFailure): number | undefined {
-  if (status === UNAUTHORIZED) return REFUSED_KEY_PAUSE_MS;
+  if (status === UNAUTHORIZED) return REJECTED_KEY_PAUSE_MS;
   return kind === "rate_limited" ? retryAfterMs : undefined;
 }
 

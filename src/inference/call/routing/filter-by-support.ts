@@ -68,6 +68,6 @@ function unsupported(barriers: readonly Barrier[], plan: RoutePlan): GatewayErro
   const shown = param.endsWith(name) ? path : `${name} (${path})`;
   const message = everywhere
     ? `${shown} is not supported by ${models} at any of its providers.`
-    : `No provider of ${models} supports all fields of the request; most lack ${shown}.`;
+    : `No provider of ${models} supports all fields of the request; most do not support ${shown}.`;
   return new GatewayError("unsupported_parameter", message, { param });
 }

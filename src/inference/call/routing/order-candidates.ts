@@ -75,7 +75,7 @@ function priceRank(prices: ModelPrices): number {
 }
 
 /**
- * Orders candidates by weighted rendezvous hashing. Each candidate comes first with the share of its weight.
+ * Orders candidates by weighted rendezvous hashing. A candidate's probability of coming first is its share of the weights.
  * An affinity always gives the same order. If a candidate is removed, only requests that used it move.
  */
 function sharedOut(

@@ -191,7 +191,7 @@ export function planRoute(
     ...(sortedBy !== undefined && { sortedBy }),
     ...(skipped.size > 0 && {
       skipped: [...skipped].map(([baseEndpointId, reason]) => ({
-        baseEndpointId: baseEndpointId,
+        baseEndpointId,
         reason,
       })),
     }),
@@ -213,7 +213,7 @@ function candidatesOf(
       providerId: endpoint.provider,
       provider,
       upstreamModel: endpoint.model,
-      baseEndpointId: baseEndpointId,
+      baseEndpointId,
       endpointId: baseEndpointId,
       ...(endpoint.weight !== undefined && { weight: endpoint.weight }),
       limits: limitsOf(endpoint, provider),
@@ -305,7 +305,7 @@ function selectCandidates(
 const FEMTO_IN_USD = 1e15;
 const TOKENS_OF_A_PRICE = 1e6;
 
-/** Compares prices with the client's maximum, in USD; token prices are per million tokens. */
+/** Returns true if the prices are within the client's maximum, in USD. Its token prices are per million tokens. */
 function isWithin(
   { inputTokenFemto, outputTokenFemto, requestFemto, imageFemto }: ModelPrices,
   { prompt, completion, request, image }: NonNullable<ProviderPreferences["max_price"]>,

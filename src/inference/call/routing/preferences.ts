@@ -6,14 +6,13 @@ const optional = <Schema extends Parameters<typeof Type.Union>[0][number]>(schem
 
 const names = (description: string) =>
   optional(Type.Array(Type.String({ minLength: 1 }), { description }));
-const usd = (unit: string) =>
-  optional(Type.Number({ minimum: 0, description: `in USD per ${unit}` }));
+const usd = (unit: string) => optional(Type.Number({ minimum: 0, description: `USD per ${unit}` }));
 
 const maxPrice = Type.Object({
-  prompt: usd("a million tokens"),
-  completion: usd("a million tokens"),
-  request: usd("a request"),
-  image: usd("an image"),
+  prompt: usd("million tokens"),
+  completion: usd("million tokens"),
+  request: usd("request"),
+  image: usd("image"),
 });
 
 /** The schema of routing preferences (spec 4.5, `provider`), with OpenRouter's names. */
@@ -22,7 +21,10 @@ export const providerPreferences = Type.Object({
   only: names("Only these providers are tried"),
   ignore: names("These providers are not tried"),
   allow_fallbacks: optional(
-    Type.Boolean({ description: "false: only the providers of `order`, or the first one" }),
+    Type.Boolean({
+      description:
+        "If false, only the providers of `order` are tried, or only the first endpoint if `order` is absent",
+    }),
   ),
   require_parameters: optional(
     Type.Boolean({
@@ -31,7 +33,8 @@ export const providerPreferences = Type.Object({
   ),
   sort: optional(
     Type.Enum(["price", "throughput", "latency"], {
-      description: "Best first; throughput and latency are measured by this instance",
+      description:
+        "Order of the endpoints, best first. Throughput and latency are those that this instance has measured",
     }),
   ),
   max_price: optional(maxPrice),

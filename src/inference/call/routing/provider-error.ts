@@ -5,8 +5,13 @@ import { ProviderFailure } from "../../../providers/interface.ts";
 const DEFAULT_RETRY_AFTER_SECONDS = 1;
 
 /** Converts a provider's failure to the caller's error. */
-export function asCallerError(failure: ProviderFailure, trail: readonly string[]): GatewayError {
-  const cause = new Error(`${failure.logMessage} (tried ${trail.join(", ")})`, { cause: failure });
+export function asCallerError(
+  failure: ProviderFailure,
+  attemptLog: readonly string[],
+): GatewayError {
+  const cause = new Error(`${failure.logMessage} (tried ${attemptLog.join(", ")})`, {
+    cause: failure,
+  });
   const { details } = failure;
   switch (failure.kind) {
     case "rejected":
@@ -47,10 +52,10 @@ export function asCallerError(failure: ProviderFailure, trail: readonly string[]
  * Returns the error event for a stream that has begun. A failure that the provider reported gets the same
  * error as before the first byte.
  */
-export function asStreamError(thrown: unknown, trail: readonly string[]): GatewayError {
+export function asStreamError(thrown: unknown, attemptLog: readonly string[]): GatewayError {
   if (!(thrown instanceof ProviderFailure)) return asGatewayError(thrown);
   const isReported = thrown.status !== undefined || thrown.kind !== "unavailable";
-  if (isReported) return asCallerError(thrown, trail);
+  if (isReported) return asCallerError(thrown, attemptLog);
   return new GatewayError("provider_error", "The provider's stream broke.", { cause: thrown });
 }
 

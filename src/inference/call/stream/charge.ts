@@ -57,7 +57,7 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
     this.#candidate = candidate;
     const { isDeliveredWhole } = this.#form;
     this.#checkpoints = new StreamCheckpoints(() =>
-      this.#charge.checkpoint(isDeliveredWhole === true ? this.#noFigures() : this.figures()),
+      this.#charge.checkpoint(isDeliveredWhole === true ? this.#zeroFigures() : this.figures()),
     );
     return this.#checkpoints;
   }
@@ -123,7 +123,7 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
   }
 
   /** Settles a stream that is not charged, with the timeouts of `settleInTime`. */
-  async waiveInTime(): Promise<void> {
+  async settleAtZeroInTime(): Promise<void> {
     await this.#finishesWithin(this.settleAtZeroInBackground());
   }
 
@@ -137,7 +137,7 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
   /** Settles at zero after a checkpoint, because nothing was delivered. Reports an error. */
   settleAtZeroInBackground(): Promise<void> {
     const { notes } = this.#dependencies;
-    const waived = this.#charge.settleAtZero(this.#noFigures());
+    const waived = this.#charge.settleAtZero(this.#zeroFigures());
     this.recordUndelivered();
     return this.#reported(waived.then(() => notes.remove(this.#admitted.requestId)));
   }
@@ -156,7 +156,7 @@ export class StreamCharge<Request extends AcceptedRequest> implements StepMoney 
     this.#charge.release();
   }
 
-  #noFigures(): MeteredFigures {
+  #zeroFigures(): MeteredFigures {
     return this.figures(estimatedUsage(0, 0));
   }
 

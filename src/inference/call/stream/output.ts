@@ -11,14 +11,14 @@ export interface OutputOptions {
   /** True if the whole stream must be stored, for its idempotency key. */
   readonly isStored: boolean;
   /** Receives the answer for the response cache. */
-  readonly keeping?: CacheWriter | undefined;
+  readonly cacheWriter?: CacheWriter | undefined;
 }
 
 /** The client's side of a stream. Buffers bytes that are written before the body is read. */
 export class StreamOutput {
   readonly #keepaliveMs: number;
   readonly #keepalive: string;
-  readonly #keeping: CacheWriter | undefined;
+  readonly #cacheWriter: CacheWriter | undefined;
   /** All bytes sent so far, while they are small enough to be stored. */
   #sent: Uint8Array[] | undefined;
   #sentBytes = 0;
@@ -30,12 +30,12 @@ export class StreamOutput {
   #lastWriteMs: number;
   #hasDelivered = false;
 
-  constructor({ nowMs, keepaliveMs, keepalive, isStored: isKept, keeping }: OutputOptions) {
+  constructor({ nowMs, keepaliveMs, keepalive, isStored, cacheWriter: keeping }: OutputOptions) {
     this.#lastWriteMs = nowMs;
     this.#keepaliveMs = keepaliveMs;
     this.#keepalive = keepalive;
-    this.#keeping = keeping;
-    if (isKept) this.#sent = [];
+    this.#cacheWriter = keeping;
+    if (isStored) this.#sent = [];
   }
 
   /** True after part of the answer has been delivered. */
@@ -63,7 +63,7 @@ export class StreamOutput {
   /** Sends bytes of the answer. */
   deliver(bytes: Uint8Array, nowMs: number): void {
     this.#hasDelivered = true;
-    this.#keeping?.push(bytes);
+    this.#cacheWriter?.push(bytes);
     this.send(bytes, nowMs);
   }
 
@@ -73,7 +73,7 @@ export class StreamOutput {
     if (this.#early !== undefined) this.#early.push(bytes);
     else if (this.#controller === undefined) return;
     this.#lastWriteMs = nowMs;
-    if (this.#sent !== undefined) this.#keep(bytes);
+    if (this.#sent !== undefined) this.#recordSent(bytes);
     if (this.#controller === undefined) return;
     enqueueInPieces(this.#controller, bytes);
   }
@@ -111,7 +111,7 @@ export class StreamOutput {
     else if (this.#isClosedEarly) controller.close();
   }
 
-  #keep(bytes: Uint8Array): void {
+  #recordSent(bytes: Uint8Array): void {
     this.#sentBytes += bytes.length;
     if (this.#sentBytes > MAX_STORED_RESULT_BYTES) this.#sent = undefined;
     else this.#sent!.push(bytes);

@@ -2,17 +2,13 @@ import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
 import type { Clock } from "../../../lib/clock.ts";
 import { finishesWithin } from "../../../lib/deadlines.ts";
 import { GatewayError } from "../../../lib/errors.ts";
+import { drainInBackground } from "../../../providers/drain.ts";
 import { nextPiece, type PieceReader, ProviderFailure } from "../../../providers/interface.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import type { StreamCheckpoints } from "./charge.ts";
 import type { StreamOutput } from "./output.ts";
 import type { StartedStream } from "./upstream.ts";
 
-/**
- * The longest time for the rest of a provider's stream after its [DONE]. After this time the connection is
- * closed.
- */
-const DRAIN_MS = 1_000;
 /** The longest wait for the usage of a complete answer after its client has disconnected. */
 const USAGE_WAIT_MS = 1_000;
 /** The longest time that a provider's error is withheld for usage that can follow it. */
@@ -62,7 +58,7 @@ export class StreamRelay {
    * True while a pull waits for a piece of the provider's stream. The wait ends if the stream is cancelled.
    */
   #isWaiting = false;
-  #isCalledOff = false;
+  #hasStoppedWaiting = false;
   #isStopped = false;
 
   constructor({ reader, answer, pending }: StartedStream, parts: RelayParts) {
@@ -123,8 +119,8 @@ export class StreamRelay {
    * are not, or if it was called before.
    */
   stopWaitingForEnd(): boolean {
-    if (this.#isCalledOff || !this.answer.hasAnswered(this.#parts.choices)) return false;
-    this.#isCalledOff = true;
+    if (this.#hasStoppedWaiting || !this.answer.hasAnswered(this.#parts.choices)) return false;
+    this.#hasStoppedWaiting = true;
     this.cancel();
     return true;
   }
@@ -139,16 +135,16 @@ export class StreamRelay {
    * Waits briefly for the usage of a complete answer, which can follow it. Returns undefined if the usage has
    * arrived.
    */
-  usageBehindAnswer(): Promise<unknown> | undefined {
+  usageAfterAnswer(): Promise<unknown> | undefined {
     if (!this.#isUsageMissing) return undefined;
     return finishesWithin(this.#readUsage(), this.#parts.steadyClock, USAGE_WAIT_MS);
   }
 
   /** Waits briefly for usage that a provider can report after its error. */
-  usageBehindError(): Promise<unknown> | undefined {
+  usageAfterError(): Promise<unknown> | undefined {
     if (!this.answer.mayReportUsage) return undefined;
     return finishesWithin(
-      this.#readUsageBehindError(),
+      this.#readUsageAfterError(),
       this.#parts.steadyClock,
       ERROR_USAGE_WAIT_MS,
     );
@@ -162,12 +158,12 @@ export class StreamRelay {
     // An instance that declares this one dead bills the last checkpoint. Nothing must be delivered after
     // that.
     const awaited = checkpoints.admit(this.#outputTokens, nowMs) ?? membership.whenCurrent();
-    if (awaited !== undefined) return this.#deliverBehind(awaited, bytes);
+    if (awaited !== undefined) return this.#deliverAfter(awaited, bytes);
     output.deliver(bytes, nowMs);
     return undefined;
   }
 
-  async #deliverBehind(awaited: Promise<void>, bytes: Uint8Array): Promise<void> {
+  async #deliverAfter(awaited: Promise<void>, bytes: Uint8Array): Promise<void> {
     const { membership, output, steadyClock } = this.#parts;
     await awaited;
     const current = membership.whenCurrent();
@@ -190,7 +186,7 @@ export class StreamRelay {
     const answer = this.answer;
     if (answer.outputBytes > this.#parts.maxOutputBytes) throw beyondLimit();
     if (answer.isDone) {
-      this.#drain();
+      drainInBackground(this.#reader, this.#parts.steadyClock);
       return false;
     }
     if (answer.failure) throw answer.failure;
@@ -210,7 +206,7 @@ export class StreamRelay {
       read = await reading;
     } catch (cause) {
       // An error after the end of the answer does not affect the answer.
-      if (this.#isCalledOff || this.stopWaitingForEnd()) return false;
+      if (this.#hasStoppedWaiting || this.stopWaitingForEnd()) return false;
       // A GatewayError is a failure of the gateway itself, such as a failed tool run.
       if (cause instanceof GatewayError) throw cause;
       if (cause instanceof ProviderFailure && cause.kind !== "aborted") throw cause;
@@ -255,7 +251,7 @@ export class StreamRelay {
     }
   }
 
-  async #readUsageBehindError(): Promise<void> {
+  async #readUsageAfterError(): Promise<void> {
     try {
       while (this.answer.mayReportUsage) {
         const piece = await nextPiece(this.#reader);
@@ -265,22 +261,6 @@ export class StreamRelay {
     } catch {
       // The gateway's own count is used instead.
     }
-  }
-
-  /** Reads the stream to its end in the background, so that the connection can be reused. */
-  #drain(): void {
-    const reader = this.#reader;
-    if (reader.isOver === true) return;
-    const timer = setTimeout(() => this.cancel(), DRAIN_MS);
-    void (async () => {
-      try {
-        while (!(await reader.read()).done);
-      } catch {
-        // The answer was complete at [DONE], so an error after it does not matter.
-      } finally {
-        clearTimeout(timer);
-      }
-    })();
   }
 }
 

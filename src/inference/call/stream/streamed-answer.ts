@@ -69,7 +69,7 @@ export async function streamedAnswer<Request extends AcceptedRequest>(
     const opened = run.open();
     await (form.keepalive === "" ? opened : finishesBeforeDeadline(opened, dependencies.openings));
   } catch (error) {
-    explainFailure(admitted, run.tries);
+    explainFailure(admitted, run.failover);
     throw error;
   }
   const headers = run.headers();
@@ -103,7 +103,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   #finishing: Promise<void> | undefined;
   #isSettling = false;
   #isWhole = false;
-  #isGone = false;
+  #isClientGone = false;
   #isAborting = false;
   #isClosed = false;
 
@@ -115,7 +115,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     this.#dependencies = dependencies;
     this.#form = form;
     this.#admitted = admitted;
-    const { claim, clientSignal, log, cacheWriter: keeping } = admitted;
+    const { claim, clientSignal, lifetime, cacheWriter } = admitted;
     const { calls, keepaliveMs, ticker } = dependencies;
     const nowMs = calls.steadyClock.nowMs();
     this.#beganMs = nowMs;
@@ -123,8 +123,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     this.#upstream = new StreamUpstream(calls, form, admitted, this.#charge);
     const isStored = claim !== undefined;
     const { keepalive } = form;
-    this.#output = new StreamOutput({ nowMs, keepaliveMs, keepalive, isStored: isStored, keeping });
-    log.isDeferred = true;
+    this.#output = new StreamOutput({ nowMs, keepaliveMs, keepalive, isStored, cacheWriter });
+    lifetime.isDeferred = true;
     clientSignal.addEventListener("abort", this);
     ticker.add(this);
     // An already aborted signal does not emit its event again.
@@ -132,8 +132,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   /** The candidates that were tried so far. */
-  get tries(): Failover {
-    return this.#upstream.tries;
+  get failover(): Failover {
+    return this.#upstream.failover;
   }
 
   /**
@@ -147,9 +147,9 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
 
   /** Returns the response headers. Until the stream is open they do not name the serving candidate. */
   headers(): Record<string, string> {
-    const { tries } = this.#upstream;
-    const candidate: Candidate | undefined = this.#isOpen ? tries.candidate : undefined;
-    const headers = Object.assign(answerHeaders(this.#admitted, candidate, tries), {
+    const { failover } = this.#upstream;
+    const candidate: Candidate | undefined = this.#isOpen ? failover.candidate : undefined;
+    const headers = Object.assign(answerHeaders(this.#admitted, candidate, failover), {
       "content-type": this.#contentType ?? this.#form.contentType,
       "cache-control": "no-cache",
       connection: "keep-alive",
@@ -200,7 +200,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
    */
   recordUndelivered(): void {
     const isUndelivered = this.#charge.hasBegun && !this.#output.hasDelivered;
-    if (isUndelivered && !this.#isGone) this.#charge.recordUndelivered();
+    if (isUndelivered && !this.#isClientGone) this.#charge.recordUndelivered();
   }
 
   async #open(): Promise<void> {
@@ -210,7 +210,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       this.#assertClient();
       this.#begin(await this.#upstream.start());
       log.firstTokenMs = calls.steadyClock.nowMs() - this.#beganMs;
-      this.tries.span?.event("first_token");
+      this.failover.span?.event("first_token");
       this.#assertClient();
       await this.#untilTimeIsUp(traced(log.trace, "checkpoint", this.#charge.cover()));
       this.#assertClient();
@@ -227,7 +227,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   #assertClient(): void {
-    if (this.#isGone) throw clientClosed();
+    if (this.#isClientGone) throw clientClosed();
   }
 
   #begin(started: StartedStream): void {
@@ -235,9 +235,9 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const { hold, request } = this.#admitted;
     const choices = this.#form.choices(request);
     this.#contentType = started.contentType;
-    this.#admitted.recordServed?.(this.#upstream.tries.candidate);
+    this.#admitted.recordServed?.(this.#upstream.failover.candidate);
     this.#relay = new StreamRelay(started, {
-      checkpoints: this.#charge.begin(started.answer, this.#upstream.tries.candidate),
+      checkpoints: this.#charge.begin(started.answer, this.#upstream.failover.candidate),
       output: this.#output,
       steadyClock: calls.steadyClock,
       membership,
@@ -270,7 +270,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     this.#upstream.end(true);
     // If the client disconnected, the produced part is charged. Otherwise nothing is charged, because nothing
     // was delivered.
-    if (this.#charge.hasBegun && this.#isGone) await this.#chargeLeft();
+    if (this.#charge.hasBegun && this.#isClientGone) await this.#chargeAfterDisconnect();
     // A checkpoint can still be written. The settlement is written after it, and no caller waits.
     else if (this.#hasEndedWait && this.#charge.isWriting)
       void this.#charge.settleAtZeroInBackground();
@@ -297,16 +297,16 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
       if (!relay.answer.hasFinished) throw endedWithoutReason();
       this.#upstream.end(true, relay.answer.outputTokens);
       let also: StatementEffect | undefined;
-      if (this.#form.keep !== undefined) {
+      if (this.#form.storeAnswer !== undefined) {
         // After a failure or a disconnect during this step, the stream counts as not settled.
-        also = await this.#keep(relay);
+        also = await this.#storeAnswer(relay);
         if (this.#isClosed) return;
       }
       this.#isSettling = true;
       const ending = await this.#settleWhole(relay, also);
       this.#isWhole = true;
-      const { cacheWriter: keeping } = this.#admitted;
-      if (keeping !== undefined) await keeping.wholeStream(ending);
+      const { cacheWriter } = this.#admitted;
+      if (cacheWriter !== undefined) await cacheWriter.wholeStream(ending);
       if (this.#isClosed) return;
       this.#output.deliver(ending, this.#dependencies.calls.steadyClock.nowMs());
       this.#close();
@@ -332,8 +332,8 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     return ending;
   }
 
-  #keep(relay: StreamRelay): Promise<StatementEffect | undefined> {
-    return this.#form.keep!(relay.answer, this.#admitted, this.#factsNow());
+  #storeAnswer(relay: StreamRelay): Promise<StatementEffect | undefined> {
+    return this.#form.storeAnswer!(relay.answer, this.#admitted, this.#factsNow());
   }
 
   #factsNow(): AnswerFacts {
@@ -343,7 +343,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
 
   #factsOf(usage: Usage, { chargeNano }: MeteredFigures): AnswerFacts {
     const { requestId } = this.#admitted;
-    const { candidate } = this.#upstream.tries;
+    const { candidate } = this.#upstream.failover;
     return { requestId, candidate, usage, costUsd: usdNumber(chargeNano) };
   }
 
@@ -358,19 +358,19 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
     const { requestId, log } = this.#admitted;
     const { calls, onError } = this.#dependencies;
     const gatewayFailure = this.#upstream.failure;
-    const error = gatewayFailure ?? asStreamError(thrown, this.tries.attemptLog);
+    const error = gatewayFailure ?? asStreamError(thrown, this.failover.attemptLog);
     log.errorCode = error.code;
     onError(error.cause ?? error, requestId);
-    const isOwed = this.#isOpen && !this.#isSettling;
-    if (isOwed && gatewayFailure === undefined) await this.#relay!.usageBehindError();
+    const isChargeDue = this.#isOpen && !this.#isSettling;
+    if (isChargeDue && gatewayFailure === undefined) await this.#relay!.usageAfterError();
     this.#upstream.stop();
     const isBlocked = this.#admitted.guard?.block !== undefined;
     this.#upstream.end(isBlocked || !isOfProvider(gatewayFailure ?? thrown));
-    const isCharged = isOwed && !(this.#isAborting && this.#form.isDeliveredWhole === true);
+    const isCharged = isChargeDue && !(this.#isAborting && this.#form.isDeliveredWhole === true);
     const facts = isCharged ? this.#factsNow() : undefined;
-    if (isOwed) {
+    if (isChargeDue) {
       this.#isSettling = true;
-      await (isCharged ? this.#charge.settleInTime() : this.#charge.waiveInTime());
+      await (isCharged ? this.#charge.settleInTime() : this.#charge.settleAtZeroInTime());
     }
     await this.#freeClaim();
     const frame = this.#form.failure(error, requestId, this.#relay?.answer, facts);
@@ -386,14 +386,14 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   #clientGone(): void {
     if (this.#isClosed) return;
     this.#stop();
-    this.#isGone = true;
+    this.#isClientGone = true;
     const { log } = this.#admitted;
     log.status = 499;
     log.errorCode = "client_closed_request";
-    const isOwed = this.#isOpen && !this.#isSettling;
-    this.#isSettling ||= isOwed;
+    const isChargeDue = this.#isOpen && !this.#isSettling;
+    this.#isSettling ||= isChargeDue;
     this.#upstream.end(true);
-    if (isOwed) void this.#settleLeft().finally(() => this.#detach());
+    if (isChargeDue) void this.#settleAfterDisconnect().finally(() => this.#detach());
     else {
       this.#stopProvider();
       // An opening stream notices the disconnect and ends itself.
@@ -405,14 +405,14 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
    * Stops the provider immediately, unless the answer is complete and only its usage is missing. Clients
    * disconnect at the finish reason, and hidden reasoning tokens appear only in the usage.
    */
-  async #settleLeft(): Promise<void> {
-    const usage = this.#relay!.usageBehindAnswer();
+  async #settleAfterDisconnect(): Promise<void> {
+    const usage = this.#relay!.usageAfterAnswer();
     if (usage !== undefined) await usage;
     this.#stopProvider();
-    await this.#chargeLeft();
+    await this.#chargeAfterDisconnect();
   }
 
-  #chargeLeft(): Promise<void> {
+  #chargeAfterDisconnect(): Promise<void> {
     return this.#form.isWaived?.() === true
       ? this.#charge.settleAtZeroInBackground()
       : this.#charge.settleInBackground(499);
@@ -463,12 +463,12 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   }
 
   #detach(): void {
-    const { clientSignal, log, cacheWriter: keeping } = this.#admitted;
-    keeping?.endStream();
+    const { clientSignal, lifetime, cacheWriter } = this.#admitted;
+    cacheWriter?.endStream();
     this.#dependencies.ticker.remove(this);
     clientSignal.removeEventListener("abort", this);
-    const { finish } = log;
-    log.finish = undefined;
+    const { finish } = lifetime;
+    lifetime.finish = undefined;
     if (!this.#isWhole) void this.#freeClaim();
     finish?.();
   }

@@ -37,7 +37,7 @@ class Attempt extends ProviderCall implements EventListenerObject {
 
 /** The provider's side of a stream. Tries candidates, each until its first event or its timeout. */
 export class StreamUpstream<Request extends AcceptedRequest> {
-  readonly tries: Failover;
+  readonly failover: Failover;
   readonly #dependencies: CallDependencies;
   readonly #form: StreamForm<Request>;
   readonly #admitted: AdmittedCall<Request>;
@@ -58,7 +58,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     this.#form = form;
     this.#admitted = admitted;
     this.#steps = steps;
-    this.tries = new Failover(dependencies, admitted, this.#abort);
+    this.failover = new Failover(dependencies, admitted, this.#abort);
   }
 
   /** The reason why the gateway itself ended the stream. The first reason counts. */
@@ -77,17 +77,17 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   }
 
   #firstAnswer(): Promise<StartedStream> {
-    return this.tries.firstAnswer((candidate) => this.#try(candidate));
+    return this.failover.run((candidate) => this.#try(candidate));
   }
 
   async #prepare(preparation: Preparation): Promise<void> {
-    const { requestId, cacheWriter: keeping, log, hold } = this.#admitted;
+    const { requestId, cacheWriter, log, hold } = this.#admitted;
     const { organizationId } = hold;
     try {
       const { signal } = this.#abort;
       const prepared = preparation({ organizationId, requestId, signal });
       const isWhole = await traced(log.trace, "prepare", prepared);
-      if (!isWhole) keeping?.end();
+      if (!isWhole) cacheWriter?.end();
     } catch (error) {
       throw this.#abort.aborted ? clientClosed(error) : error;
     }
@@ -106,7 +106,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
 
   /** Reports the result of the answered call to the endpoint's health. Only the first call has an effect. */
   end(isSuccess: boolean, outputTokens?: number): void {
-    this.tries.end(isSuccess, outputTokens);
+    this.failover.end(isSuccess, outputTokens);
   }
 
   /** Aborts an attempt that has waited for its first event for `afterMs`. */
@@ -118,10 +118,10 @@ export class StreamUpstream<Request extends AcceptedRequest> {
   }
 
   async #try(candidate: Candidate): Promise<StartedStream> {
-    const { requestId, startedMs, log } = this.#admitted;
+    const { requestId, startedMs, log, lifetime } = this.#admitted;
     log.queuedMs ??= performance.now() - startedMs;
     const attempt = new Attempt(requestId, true);
-    attempt.aimAt(candidate, this.tries, log.traceparent);
+    attempt.aimAt(candidate, this.failover, log.traceparent);
     this.#abort.addEventListener("abort", attempt);
     // If the abort happened while the candidate was chosen, no further event follows.
     if (this.#abort.aborted) attempt.abort();
@@ -129,7 +129,7 @@ export class StreamUpstream<Request extends AcceptedRequest> {
     this.#running = attempt;
     try {
       const started = await this.#firstEvent(attempt, candidate);
-      if (this.#form.keepsBody?.(this.#admitted.request) !== true) log.releaseBody?.();
+      if (this.#form.resendsBody?.(this.#admitted.request) !== true) lifetime.releaseBody?.();
       return started;
     } finally {
       this.#running = undefined;

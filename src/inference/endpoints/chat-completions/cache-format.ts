@@ -9,7 +9,7 @@ import { type ChatRequest, OFFLOADED_BODY } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Longer answers are not cached, because parsing one for a later hit would block the event loop. */
+/** Maximum length of a cached answer. Parsing a longer one for a later hit would block the event loop. */
 export const MAX_CACHED_JSON_BYTES = 262_144;
 /** Finish reasons of answers that can be cached. A filtered answer could be different the next time. */
 const CACHEABLE_FINISH_REASONS: ReadonlySet<unknown> = new Set(["stop", "length", "tool_calls"]);
@@ -81,8 +81,8 @@ export function longIdentity({ [OFFLOADED_BODY]: long }: ChatRequest): Fields | 
 }
 
 /** Returns the fields of a request that can change its answer. */
-export function decidingFields(fields: Fields, undeciding: ReadonlySet<string>): Fields {
-  return Object.fromEntries(Object.entries(fields).filter(([name]) => !undeciding.has(name)));
+export function decidingFields(fields: Fields, formFields: ReadonlySet<string>): Fields {
+  return Object.fromEntries(Object.entries(fields).filter(([name]) => !formFields.has(name)));
 }
 
 /** Returns the parsed answer, or undefined if the answer is too long or is not an object. */

@@ -13,9 +13,9 @@ import {
 import { framedResults } from "../../tools/web-search/web-search-tool.ts";
 import type { WebPlan } from "./web-plugin.ts";
 
-/** Bytes of the text that introduces the results, including the date. */
+/** Maximum bytes of the text that introduces the results, including the date. */
 const MAX_FRAME_BYTES = 512;
-/** Characters of a page that an annotation shows. */
+/** Maximum characters of a page that an annotation shows. */
 const MAX_SHOWN_CHARACTERS = 500;
 
 /** The web search of one chat. It runs once, before the first provider call, and all candidates use its results. */
@@ -100,7 +100,10 @@ export class ChatSearch {
   }
 
   /** Adds the annotations to a complete answer in the client's form. */
-  async annotate({ body }: ClientCompletion, guard?: Pick<CallGuard, "added">): Promise<void> {
+  async annotate(
+    { body }: ClientCompletion,
+    guard?: Pick<CallGuard, "screenAdded">,
+  ): Promise<void> {
     // A thread renders long answers as bytes, which are not annotated.
     if (body instanceof Uint8Array) return;
     const { choices } = body as { readonly choices: unknown };
@@ -109,7 +112,7 @@ export class ChatSearch {
         typeof message.content === "string" ? message.content : "",
       );
       const checked =
-        guard === undefined ? annotations : ((await guard.added(annotations)) as unknown[]);
+        guard === undefined ? annotations : ((await guard.screenAdded(annotations)) as unknown[]);
       const before = Array.isArray(message.annotations) ? message.annotations : [];
       if (checked.length > 0) message.annotations = [...before, ...checked];
     }

@@ -7,7 +7,7 @@ const TOKENS_OF_MEDIUM = 1_000;
 /** Tokens that chat templates add to each message. */
 const TOKENS_AROUND_MESSAGE = 4;
 /**
- * Characters of a prompt that are counted. The rest is estimated from its bytes, because counting it would
+ * Maximum characters of a prompt that are counted. The rest is estimated from its bytes, because counting it would
  * take seconds.
  */
 const MAX_COUNTED_CHARACTERS = 2_000_000;

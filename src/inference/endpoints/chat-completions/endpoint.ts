@@ -39,7 +39,7 @@ import { customToolsOf, takesCustomTools, withCustomCalls } from "./custom-tools
 import { type DebugEcho, EchoedBody, wantsEcho } from "./debug-echo.ts";
 import { type DocumentTexts, longBodyWithTexts, prepareDocuments } from "./file-parser.ts";
 import { readLongChat } from "./long-chat.ts";
-import { asksMiddleOut, planTransformed, promptLimit, shareByProvider } from "./middle-out.ts";
+import { planTransformed, promptLimit, shareByProvider, usesMiddleOut } from "./middle-out.ts";
 import { checkChat, filledChat } from "./preset.ts";
 import { providerBody } from "./provider-body.ts";
 import {
@@ -189,7 +189,7 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
     const { fields, search } = request;
     const priced = search === undefined ? plan : pricedForTools(plan, this.#services.prices);
     const planned = planFields(fields, priced);
-    return asksMiddleOut(fields) ? planTransformed(fields, request.size, planned) : planned;
+    return usesMiddleOut(fields) ? planTransformed(fields, request.size, planned) : planned;
   }
 
   bound({ fields, size, search }: AcceptedChat, terms: ModelTerms) {
@@ -275,7 +275,7 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
     const echo = echoOf(call);
     if (echo) output.add(frameOf(echoChunk({ id, model, created: nowSeconds }, echo)));
     const { guard } = admitted;
-    const annotated = search !== undefined && !bringsMedia(admitted.request);
+    const annotated = search !== undefined && !hasMediaOutput(admitted.request);
     if (guard?.screensOutput === true) {
       return openTypedAnswer(answer, options, output, (events) =>
         guard.events(annotated ? search.annotatedEvents(events) : events),
@@ -300,7 +300,7 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
     const { requestId, candidate, usage, costUsd } = facts;
     const answer = { id: completionId(requestId), model: candidate.model.id, created };
     // The text of an answer with media is not searched for links.
-    const sources = bringsMedia(request) ? (request.search?.annotationsOf("") ?? []) : [];
+    const sources = hasMediaOutput(request) ? (request.search?.annotationsOf("") ?? []) : [];
     const annotations = sources.length === 0 ? "" : frameOf(annotationsChunk(answer, sources));
     if (!wantsUsage(request.fields)) return annotations + done;
     return annotations + frameOf(usageChunk(answer, usage, costUsd)) + done;
@@ -335,7 +335,7 @@ async function callProvider(
       return await candidate.provider.chat!(call);
     } catch (error) {
       const isTooLong = error instanceof ProviderFailure && error.isTooLong;
-      const mayCut = asksMiddleOut(request.fields) && tries < MAX_SHORTER_TRIES;
+      const mayCut = usesMiddleOut(request.fields) && tries < MAX_SHORTER_TRIES;
       if (!isTooLong || !mayCut) throw error;
       promptShare *= shareByProvider(error.message);
       plan.transformed?.add(candidate);
@@ -380,7 +380,7 @@ function withSearch(usage: Usage, { search }: AcceptedChat): Usage {
 }
 
 /** Returns true if the answer can contain audio or images. */
-function bringsMedia({ fields: { modalities } }: AcceptedChat): boolean {
+function hasMediaOutput({ fields: { modalities } }: AcceptedChat): boolean {
   return modalities?.some((kind) => kind !== "text") === true;
 }
 

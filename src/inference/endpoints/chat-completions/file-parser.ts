@@ -1,11 +1,10 @@
-import type { RequestContext } from "../../../http/route.ts";
 import { dataOfUrl } from "../../../lib/data-url.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { isFields } from "../../../lib/json.ts";
 import type { SharedBytes } from "../../../lib/shared-bytes.ts";
 import { SharedBytesWriter } from "../../../lib/shared-bytes.ts";
 import { type AnswerReading, readAnswerText } from "../../../providers/thread-work.ts";
-import type { LoadedBody, Prepare } from "../paid-route.ts";
+import type { LoadedBody, PaidContext, Prepare } from "../paid-route.ts";
 import { documentsOfText } from "./file-parser-documents.ts";
 import { textWithDocuments } from "./file-parser-texts.ts";
 import { type ChatRequest, OFFLOADED_BODY } from "./request.ts";
@@ -19,7 +18,7 @@ import { type ChatRequest, OFFLOADED_BODY } from "./request.ts";
 export const FILE_PARSER = "file-parser";
 const MEMBERS: ReadonlySet<string> = new Set(["id", "enabled", "pdf"]);
 /**
- * OpenRouter's engines without text recognition (`mistral-ocr`). OpenRouter reads `pdf-text` with
+ * OpenRouter's engines, except the one for text recognition (`mistral-ocr`). OpenRouter reads `pdf-text` with
  * `cloudflare-ai`; here both are the same engine.
  */
 const ENGINES: ReadonlySet<unknown> = new Set([
@@ -38,7 +37,7 @@ export interface SentDocument {
 export interface DocumentTexts {
   /**
    * Returns the texts of the documents. Rejects with 400 if a document cannot be read, and with the signal's
-   * reason.
+   * reason if it aborts.
    */
   read(
     owner: string,
@@ -122,36 +121,33 @@ export function withTexts(request: ChatRequest, texts: readonly string[]): ChatR
 /** Reads the documents of bodies that the event loop has parsed, after `before` has filled them. */
 export function prepareDocuments(texts: DocumentTexts | undefined, before: Prepare): Prepare {
   return (context, admit) => {
-    const prepared = before(context, admit);
+    const filling = before(context, admit);
     const request = context.body as ChatRequest;
     if (texts === undefined || request[OFFLOADED_BODY] !== undefined || !request.plugins) {
-      return prepared;
+      return filling;
     }
     // A line that needs document texts is never part of a provider batch. Reading its documents here would
     // use up the key's rate for nothing.
-    if (context.batchPhase !== undefined) return prepared;
-    return prepared instanceof Promise
-      ? prepared.then((filled) => withDocuments(texts, filled, context, admit))
-      : withDocuments(texts, prepared, context, admit);
+    if (context.batchPhase !== undefined) return filling;
+    return withDocuments(texts, filling, context, admit);
   };
 }
 
-/** Reads the documents if the key has rate and budget left. */
-function withDocuments(
+/** Returns the filled body with the texts of its documents. Reads them only if rate, budget and credit are left. */
+async function withDocuments(
   texts: DocumentTexts,
-  prepared: LoadedBody,
-  { caller, request }: RequestContext,
-  admit: () => Promise<LoadedBody["admittedRateHeaders"]>,
-): LoadedBody | Promise<LoadedBody> {
-  const body = prepared.body as ChatRequest;
+  filling: ReturnType<Prepare>,
+  context: PaidContext,
+  admit: Parameters<Prepare>[1],
+): Promise<LoadedBody> {
+  const filled = (await filling) ?? context;
+  const body = filled.body as ChatRequest;
   const documents = documentsIn(body);
-  if (documents.length === 0) return prepared;
-  const read = async (): Promise<LoadedBody> => {
-    const admittedRateHeaders = prepared.admittedRateHeaders ?? (await admit());
-    const read = await texts.read(caller.key.organizationId, documents, request.signal);
-    return { body: withTexts(body, read), admittedRateHeaders };
-  };
-  return read();
+  if (documents.length === 0) return filled;
+  const admittedRateHeaders = filled.admittedRateHeaders ?? (await admit());
+  const { organizationId } = context.caller.key;
+  const read = await texts.read(organizationId, documents, context.request.signal);
+  return { body: withTexts(body, read), admittedRateHeaders };
 }
 
 /**

@@ -69,7 +69,7 @@ const MAX_NAME_CHARACTERS = 1_024;
 const MAX_UNNAMED_FIELDS = 1_000;
 const MAX_UNNAMED_CHARACTERS = 65_536;
 const MAX_MEMBERS = 1_000;
-/** Longer formats are passed to the provider, and the gateway does not read them. */
+/** Maximum characters of a response format that the gateway reads. A longer one is only passed to the provider. */
 const MAX_FORMAT_CHARACTERS = 65_536;
 const MAX_TEXT_CHARACTERS = 1_024;
 
@@ -80,22 +80,22 @@ const MAX_TEXT_CHARACTERS = 1_024;
  * reads. Messages are left out, since their size and parts are separate facts.
  */
 export function routingView(request: ChatRequest): ChatRequest {
-  const lean: Record<string, unknown> = {};
+  const view: Record<string, unknown> = {};
   let unnamed = 0;
   let unnamedCharacters = 0;
   for (const field in request) {
     const value = request[field];
     if (field === "__proto__" || value === null || value === undefined) continue;
-    if (field === "messages") lean.messages = [];
-    else if (field in READ_EXACTLY) lean[field] = READ_EXACTLY[field]!(value);
-    else if (isNamedField(field) || isGatewayField(field)) lean[field] = truncatedCopy(value);
+    if (field === "messages") view.messages = [];
+    else if (field in READ_EXACTLY) view[field] = READ_EXACTLY[field]!(value);
+    else if (isNamedField(field) || isGatewayField(field)) view[field] = truncatedCopy(value);
     else if (unnamed < MAX_UNNAMED_FIELDS && unnamedCharacters < MAX_UNNAMED_CHARACTERS) {
       unnamed++;
       unnamedCharacters += field.length;
-      lean[field.slice(0, MAX_UNNAMED_CHARACTERS)] = true;
+      view[field.slice(0, MAX_UNNAMED_CHARACTERS)] = true;
     }
   }
-  return lean as unknown as ChatRequest;
+  return view as unknown as ChatRequest;
 }
 
 const unchanged = (value: unknown): unknown => value;

@@ -4,7 +4,7 @@ import type { ChatBody } from "../../../providers/chat-body.ts";
 import type { CallGuard } from "../../call/guard/call-guard.ts";
 import type { Preset } from "../../definitions/definition-cache.ts";
 import type { LongBodies, LongBody } from "../long-bodies.ts";
-import { GUARDRAILS_APPLIED } from "../paid-route.ts";
+import { APPLY_GUARDRAILS } from "../paid-route.ts";
 import type { PromptSize } from "./cost-bound.ts";
 import type { BodyShape } from "./provider-body.ts";
 import { type ChatRequest, OFFLOADED_BODY } from "./request.ts";
@@ -33,7 +33,7 @@ export interface OffloadedBody
   shapedAs(shape: BodyShape): ChatBody;
 }
 
-/** Reads a body in a work thread that is too long for the event loop: see `LongBodies`. */
+/** Reads, in a work thread, a body that is too long for the event loop: see `LongBodies`. */
 export async function readLongChat(
   bodies: LongBodies,
   bytes: SharedBytes,
@@ -56,6 +56,6 @@ export function chatRoutingView(
 
 function screenableChat(body: LongBody<LongChatFacts>): ChatRequest {
   return Object.assign(chatRoutingView(body.facts, body), {
-    [GUARDRAILS_APPLIED]: async (guard: CallGuard) => screenableChat(await body.screened(guard)),
+    [APPLY_GUARDRAILS]: async (guard: CallGuard) => screenableChat(await body.screened(guard)),
   });
 }

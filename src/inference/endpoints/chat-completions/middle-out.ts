@@ -20,12 +20,15 @@ const MIDDLE_OUT = "middle-out";
 const TOKENS_AROUND_MESSAGE = 8;
 const TOKENS_OF_MEDIUM = 1_000;
 /** Minimum tokens of a message that is cut. Shorter pieces are of no use. */
-const LEAST_TOKENS = 128;
+const MIN_CUT_TOKENS = 128;
 const GAP = "\n[…]\n";
-/** Share of the context length that is reserved for the answer, if the request states no limit. */
-const SHARE_OF_ANSWER = 0.25;
-/** Maximum share of the remaining prompt that instructions can use. */
-const MOST_OF_INSTRUCTIONS = 0.5;
+/**
+ * Share of the context length that is reserved for the answer if the request states no limit. The prompt always
+ * has at least this share.
+ */
+const ANSWER_SHARE = 0.25;
+/** Maximum share that the instructions have of the tokens for messages. */
+const MAX_INSTRUCTIONS_SHARE = 0.5;
 
 /** Throws 400 for an unknown transform. */
 export function assertTransforms({ transforms }: ChatRequest): void {
@@ -38,13 +41,13 @@ export function assertTransforms({ transforms }: ChatRequest): void {
   throw new GatewayError("unsupported_parameter", `${param} ${name} is not supported.`, { param });
 }
 
-export function asksMiddleOut({ transforms }: ChatRequest): boolean {
+export function usesMiddleOut({ transforms }: ChatRequest): boolean {
   return transforms?.includes(MIDDLE_OUT) === true;
 }
 
 /** Returns the estimated prompt tokens, or undefined if the request does not use the transform. */
 export function transformedTokens(request: ChatRequest): number | undefined {
-  if (!asksMiddleOut(request)) return undefined;
+  if (!usesMiddleOut(request)) return undefined;
   return tokensOf(request.messages) + tokensAside(request);
 }
 
@@ -62,15 +65,14 @@ export function promptLimit(
   if (tokens === undefined) return undefined;
   const added = addition === "" ? 0 : estimatedTextTokens(addition);
   const answer =
-    statedOutputLimit(request) ?? Math.min(maxOutputTokens, contextLength * SHARE_OF_ANSWER);
-  const limit =
-    Math.floor(Math.max(contextLength - answer, contextLength * SHARE_OF_ANSWER)) - added;
+    statedOutputLimit(request) ?? Math.min(maxOutputTokens, contextLength * ANSWER_SHARE);
+  const limit = Math.floor(Math.max(contextLength - answer, contextLength * ANSWER_SHARE)) - added;
   return tokens > limit ? limit : undefined;
 }
 
 /**
- * Returns the plan with the candidates whose prompt must be cut. A candidate whose provider counts more
- * tokens is added when it is called.
+ * Returns the plan with `transformed`, the candidates whose prompt must be cut. A candidate whose provider
+ * counts more tokens is added when it is called.
  */
 export function planTransformed(
   request: ChatRequest,
@@ -89,7 +91,7 @@ const COUNT = /\b\d{3,9}\b/g;
 /** Factor below the stated counts, because only some of them include the answer. */
 const MARGIN = 0.95;
 const SHARE_WITHOUT_COUNTS = 0.75;
-const [LEAST_SHARE, MOST_SHARE] = [0.1, 0.9];
+const [MIN_SHARE, MAX_SHARE] = [0.1, 0.9];
 
 /**
  * Returns the share of a prompt that a provider will accept after it rejected the prompt as too long. Uses
@@ -102,7 +104,7 @@ export function shareByProvider(message: string): number {
   );
   if (first === undefined || second === undefined) return SHARE_WITHOUT_COUNTS;
   const share = (Math.min(first, second) / Math.max(first, second)) * MARGIN;
-  return Math.min(MOST_SHARE, Math.max(LEAST_SHARE, share));
+  return Math.min(MAX_SHARE, Math.max(MIN_SHARE, share));
 }
 
 /**
@@ -111,10 +113,10 @@ export function shareByProvider(message: string): number {
  */
 export function withinLimit(request: ChatRequest, limit: number): readonly ChatMessage[] {
   const { messages } = request;
-  const room = Math.max(LEAST_TOKENS, limit - tokensAside(request));
+  const room = Math.max(MIN_CUT_TOKENS, limit - tokensAside(request));
   const first = messages.findIndex(({ role }) => role !== "system" && role !== "developer");
   if (first < 0) return shortened(messages, room);
-  const instructions = shortened(messages.slice(0, first), room * MOST_OF_INSTRUCTIONS);
+  const instructions = shortened(messages.slice(0, first), room * MAX_INSTRUCTIONS_SHARE);
   const turns = turnsOf(messages.slice(first));
   return [...instructions, ...turnsWithin(turns, room - tokensOf(instructions))];
 }
@@ -133,7 +135,7 @@ function turnsOf(messages: readonly ChatMessage[]): Turn[] {
   return turns;
 }
 
-/** Returns the last turn, and turns from both ends as long as they fit. */
+/** Returns the last turn in any case, and turns from both ends as long as they fit. */
 function turnsWithin(turns: readonly Turn[], room: number): ChatMessage[] {
   const last = shortened(turns.at(-1)!, room);
   const [head, tail]: [Turn[], Turn[]] = [[], [last]];
@@ -158,14 +160,14 @@ function turnsWithin(turns: readonly Turn[], room: number): ChatMessage[] {
 
 /** Returns a turn cut to `room` tokens, or undefined if it cannot be cut. */
 function cutTurn(turn: Turn, room: number): Turn | undefined {
-  if (turn.length > 1 || turn[0]!.tool_calls || room < LEAST_TOKENS) return undefined;
+  if (turn.length > 1 || turn[0]!.tool_calls || room < MIN_CUT_TOKENS) return undefined;
   const cut = shortened(turn, room);
   return tokensOf(cut) <= room ? cut : undefined;
 }
 
 const MAX_CUTS = 20;
-/** Texts are cut a little shorter than necessary, because tokens are estimated. */
-const CUT_FURTHER = 0.95;
+/** Factor by which texts are cut shorter than necessary, because tokens are estimated. */
+const CUT_FACTOR = 0.95;
 
 /** Returns messages with their texts cut in the middle, each by the same share, to about `room` tokens in total. */
 function shortened(messages: readonly ChatMessage[], room: number): readonly ChatMessage[] {
@@ -174,7 +176,7 @@ function shortened(messages: readonly ChatMessage[], room: number): readonly Cha
     const tokens = tokensOf(result);
     if (tokens <= room) return result;
     const texts = textTokensOf(result);
-    const share = Math.max(0, (texts - (tokens - room)) / Math.max(texts, 1)) * CUT_FURTHER;
+    const share = Math.max(0, (texts - (tokens - room)) / Math.max(texts, 1)) * CUT_FACTOR;
     result = result.map((message) => ({ ...message, content: cutContent(message.content, share) }));
   }
   return result;

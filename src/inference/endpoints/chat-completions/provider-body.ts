@@ -8,7 +8,7 @@ import {
 import type { Candidate, RoutePlan } from "../../call/routing/plan-route.ts";
 import { promptSize } from "./cost-bound.ts";
 import { asFunctions } from "./custom-tools.ts";
-import { asksMiddleOut, promptLimit, withinLimit } from "./middle-out.ts";
+import { promptLimit, usesMiddleOut, withinLimit } from "./middle-out.ts";
 import { type ChatMessage, type ChatRequest, ITEM_FORM, OFFLOADED_BODY } from "./request.ts";
 import { isSearching } from "./web-plugin.ts";
 
@@ -59,7 +59,7 @@ export function providerBody(
   const modelId = candidate.model.canonicalId ?? candidate.model.id;
   const needsLimit =
     outputTokens === undefined && provider.needsOutputLimit?.(model, modelId) === true;
-  const promptTokens = asksMiddleOut(request)
+  const promptTokens = usesMiddleOut(request)
     ? cutTokens(request, terms, addition, promptShare)
     : undefined;
   const shape: BodyShape = {
@@ -102,10 +102,10 @@ function cutTokens(
 
 /** Parts that the gateway adds to a request whose tools it runs. */
 export interface AddedParts {
-  /** Added after the messages of the request. */
+  /** Messages after those of the request. */
   readonly messages: readonly ChatMessage[];
   readonly tools: readonly unknown[];
-  /** Replaces the request's own choice. */
+  /** The tool choice that replaces the one of the request. */
   readonly toolChoice?: "auto" | "none";
 }
 
@@ -162,8 +162,8 @@ export function shapedBody(request: ChatRequest, shape: BodyShape): ChatRequestF
 }
 
 /**
- * Returns the messages with a text added to the first system messages. A separate message would break chat
- * templates that accept only one.
+ * Returns the messages with a text added to the last of the system messages at the beginning. A separate
+ * message would break chat templates that accept only one system message.
  */
 function withAddition({ messages }: ChatRequest, text: string): readonly ChatMessage[] {
   const first = messages.findIndex(({ role }) => role !== "system" && role !== "developer");

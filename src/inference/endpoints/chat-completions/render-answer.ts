@@ -22,7 +22,6 @@ import {
 } from "../../../providers/streamed-answer.ts";
 import { CompletionRender } from "../../../providers/thread-work.ts";
 import { notStreamed, unexpectedStream } from "../../../providers/transport/call-failures.ts";
-import { RawStreamEvents } from "../../../providers/typed-answers.ts";
 import type { OpenedStream } from "../../call/endpoint.ts";
 import { customCall } from "./custom-tools.ts";
 import type { DebugEcho } from "./debug-echo.ts";
@@ -73,7 +72,7 @@ export function openTypedAnswer(
 ): OpenedStream {
   const events =
     answer.kind === "stream"
-      ? new RawStreamEvents(answer, options)
+      ? answer.events(options)
       : answer.kind === "events"
         ? answer.reader()
         : undefined;

@@ -85,8 +85,9 @@ const PRICED_TIERS: ReadonlySet<unknown> = new Set([
 const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
 
 /**
- * Fields whose behaviour this gateway does not support. They are rejected, never ignored. Besides the fields
- * of spec 4.5, these are fields that make a provider bill more than the gateway holds and charges.
+ * Fields whose behaviour this gateway does not support, with a test for the values that it allows. Other values
+ * are rejected, never ignored. Besides the fields of spec 4.5, these are fields that make a provider bill more
+ * than the gateway holds and charges.
  */
 const UNSUPPORTED: Readonly<Record<string, IsSupported>> = {
   service_tier: (value) => value === null || PRICED_TIERS.has(value),

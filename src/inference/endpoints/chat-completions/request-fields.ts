@@ -119,7 +119,13 @@ function unsupportedFields(candidate: Candidate, requested: RequestedFields): Ca
       requested.hasCustomTools && !getsCustom
         ? asFunctions(field, requested.request[field])
         : requested.request[field];
-    const names = ofProvider!.missing(field, value, model, requested.areAlike, requested.request);
+    const names = ofProvider!.unsupported(
+      field,
+      value,
+      model,
+      requested.areAlike,
+      requested.request,
+    );
     if (names.length === 0) continue;
     // If the provider supports a part of the field, the adapter sends that part.
     if (names.includes(field)) leftOut.push(field);

@@ -8,19 +8,19 @@ import { fitted, healedJson } from "./healed-json.ts";
 import type { ChatRequest } from "./request.ts";
 
 export const RESPONSE_HEALING = "response-healing";
-/** Characters of a text that is healed. Longer texts stay unchanged. */
+/** Maximum characters of a text that is healed. Longer texts stay unchanged. */
 const MAX_HEALED_CHARACTERS = 65_536;
 const MEMBERS: ReadonlySet<string> = new Set(["id", "enabled"]);
 
-/** The JSON to heal, if a chat requests JSON and uses the plugin. */
+/** The JSON to heal. */
 export interface HealingPlan {
   /** The JSON schema. Undefined allows any JSON. */
   readonly schema: unknown;
 }
 
 /**
- * Returns undefined if the plugin is absent or disabled, or if the request wants no JSON. Throws 400 for
- * unsupported options.
+ * Returns the JSON to heal, or undefined if the plugin is absent or disabled, or if the request wants no JSON.
+ * Throws 400 for unsupported options.
  */
 export function healingPlanOf({
   plugins,

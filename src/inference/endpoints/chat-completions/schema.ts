@@ -247,7 +247,7 @@ const answeredCall = Type.Union([
   }),
 ]);
 
-/** In a stream, the last chunk has it with include_usage. Other answers always have it. */
+/** The usage of an answer. A stream has it in the last chunk, and only with `include_usage` or `usage.include`. */
 const usage = Type.Object({
   prompt_tokens: Type.Integer(),
   completion_tokens: Type.Integer(),
@@ -285,7 +285,7 @@ const annotations = Type.Array(
   }),
 );
 
-/** Sent in the first chunk of a stream. */
+/** The echo of the provider's request body. A stream has it in the first chunk. */
 const debug = Type.Optional(
   Type.Object({
     echo_upstream_body: Type.Unknown({
@@ -318,7 +318,7 @@ export const chatCompletion = Type.Object(
         healed: Type.Optional(
           Type.Boolean({
             description:
-              "Set by the plugin response-healing if the text was not valid JSON: true if it was healed",
+              "Set by the plugin response-healing if the text was not valid JSON. True if the plugin repaired it",
           }),
         ),
       }),

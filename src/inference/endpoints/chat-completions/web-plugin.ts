@@ -1,11 +1,11 @@
 import { GatewayError } from "../../../lib/errors.ts";
 import {
   contextSize,
+  DEFAULT_SEARCH,
   domainFilters,
   locationOf,
   MAX_RESULTS,
   type SearchOptions,
-  USUAL_SEARCH,
 } from "../../tools/web-search/search-options.ts";
 import type { ChatRequest } from "./request.ts";
 
@@ -41,7 +41,7 @@ const MAX_QUESTION_CHARACTERS = 2_000;
 
 /**
  * Returns the search that `plugins` or `web_search_options` request, with the options of both. Returns
- * undefined if neither requests one. Throws 400.
+ * undefined if neither requests one. Throws 400 for invalid options.
  */
 export function webPlanOf(request: ChatRequest): WebPlan | undefined {
   const { web_search_options: searchOptions } = request;
@@ -54,13 +54,13 @@ export function webPlanOf(request: ChatRequest): WebPlan | undefined {
   const isOn = plugin !== undefined && plugin.enabled !== false;
   if (isAbsent(searchOptions) || (!isOn && searchesItself(request))) {
     return isOn
-      ? { param, options: { ...USUAL_SEARCH, ...ofPlugin }, prompt: promptOf(plugin, param) }
+      ? { param, options: { ...DEFAULT_SEARCH, ...ofPlugin }, prompt: promptOf(plugin, param) }
       : undefined;
   }
   const ofField = optionsOfField(searchOptions as Fields);
   return {
     param: isOn ? param : "web_search_options",
-    options: { ...USUAL_SEARCH, ...ofField, ...(isOn && ofPlugin) },
+    options: { ...DEFAULT_SEARCH, ...ofField, ...(isOn && ofPlugin) },
     prompt: isOn ? promptOf(plugin, param) : undefined,
   };
 }
@@ -162,7 +162,7 @@ function withoutMark(name: string): string {
   return isSearched(name) ? name.slice(0, -ONLINE_SUFFIX.length) : name;
 }
 
-/** Returns the request with the plugin `web` added, if a model name has the suffix `:online` (OpenRouter). */
+/** Returns the request with the plugin `web` in place of the suffix `:online` of model names (OpenRouter). */
 export function withoutSuffix(request: ChatRequest): ChatRequest {
   const { model, models } = request;
   if (!(model && isSearched(model)) && models?.some(isSearched) !== true) return request;

@@ -1,6 +1,5 @@
 import { Type } from "typebox";
 import { optional, type RouteDefinition } from "../../../http/route.ts";
-import { createCheck } from "../../../http/validate.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { exact, times } from "../../../lib/exact-integer.ts";
@@ -18,9 +17,8 @@ import {
   type PaidEndpoint,
 } from "../../call/endpoint.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
-import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
-import { fillRouted, preparePreset } from "../fill-preset.ts";
-import { paidRoute } from "../paid-route.ts";
+import type { PaidCallDependencies } from "../../call/run-call.ts";
+import { jsonRoute } from "../json-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";
 import { withoutTokens } from "./token-texts.ts";
 
@@ -88,23 +86,19 @@ interface AcceptedEmbeddings extends AcceptedRequest {
 
 /** Returns the route POST /v1/embeddings (spec 4.7). */
 export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefinition {
-  const description: Parameters<typeof paidRoute>[1] = {
+  return jsonRoute(dependencies, embeddingsEndpoint, {
     path: "/v1/embeddings",
     tag: "Embeddings",
     summary: "Create embeddings",
     access: { kind: "model", scope: "embeddings" },
     body: embeddingsBody,
-    allowsUnknownFields: true,
     responses: {
       200: { description: "An embedding for each input", schema: embeddingList },
       413: { description: "An input is longer than the model accepts" },
     },
-  };
-  const prepare = preparePreset(dependencies.definitions, fillRouted<EmbeddingsRequest>, checkBody);
-  return paidRoute(new PaidCall(dependencies, embeddingsEndpoint), description, prepare);
+  });
 }
 
-const checkBody = createCheck(embeddingsBody, "invalid_body", "Request body");
 /** Fields that do not change the vectors. */
 const NEUTRAL_FIELDS = new Set([
   "model",
@@ -115,7 +109,7 @@ const NEUTRAL_FIELDS = new Set([
   "session_id",
   "route_explain",
 ]);
-/** The end of an answer. */
+/** The end of an answer, with its cost. */
 const COST = /"cost":[^,{}]*}}$/;
 
 /** Embeddings in the response cache. They are stored as they were sent, and a hit replaces only the cost. */

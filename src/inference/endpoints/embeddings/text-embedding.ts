@@ -17,10 +17,10 @@ export interface PaidTextEmbeddingDependencies {
 
 type Caller = RequestContext["caller"];
 
-interface Asker
+interface QuestionContext
   extends Pick<
     RequestContext,
-    "caller" | "requestId" | "startedMs" | "admittedRateHeaders" | "log" | "admitAgain"
+    "caller" | "requestId" | "startedMs" | "admittedRateHeaders" | "log" | "lifetime" | "admitAgain"
   > {
   readonly request: Pick<Request, "signal">;
 }
@@ -53,11 +53,20 @@ export class PaidTextEmbedding {
    * paid call.
    */
   ofQuestions(
-    { caller, requestId, startedMs, admittedRateHeaders, log, request, admitAgain }: Asker,
+    {
+      caller,
+      requestId,
+      startedMs,
+      admittedRateHeaders,
+      log,
+      lifetime,
+      request,
+      admitAgain,
+    }: QuestionContext,
     model: string,
     texts: readonly string[],
   ): Promise<readonly Float32Array[]> {
-    const incoming = { caller, requestId, startedMs, admittedRateHeaders, log };
+    const incoming = { caller, requestId, startedMs, admittedRateHeaders, log, lifetime };
     return this.#embed(model, texts, {
       ...incoming,
       clientSignal: request.signal,
@@ -89,6 +98,7 @@ export class PaidTextEmbedding {
         // limit.
         admittedRateHeaders: {},
         log: {},
+        lifetime: {},
         // A charged answer must be stored, so nothing aborts the call.
         clientSignal: NEVER,
         idempotencyHeader: null,
@@ -109,7 +119,7 @@ export class PaidTextEmbedding {
     const outcome = await this.#call.run({
       ...incoming,
       request: embeddingsEndpoint.accept(body, NO_HEADERS),
-      screened: async (guard) =>
+      applyGuardrails: async (guard) =>
         embeddingsEndpoint.accept(await guard.input(body), NO_HEADERS, guard),
       bodyText: JSON.stringify(body),
     });

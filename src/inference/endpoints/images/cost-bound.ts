@@ -54,7 +54,7 @@ export function imagesBound(
 }
 
 /** The result of a request for images. */
-export interface MadeOfRequest {
+export interface ImagesResult {
   /** Complete images, and an image that has begun to arrive. */
   readonly images: number;
   readonly partials: number;
@@ -68,11 +68,7 @@ export interface MadeOfRequest {
  * Returns the usage to charge: images by their actual size and quality, and tokens as reported. If the
  * provider reports no tokens, the usage has the most tokens that such images can have.
  */
-export function imagesUsage(
-  made: MadeOfRequest,
-  request: AcceptedImages,
-  terms: ModelTerms,
-): Usage {
+export function imagesUsage(made: ImagesResult, request: AcceptedImages, terms: ModelTerms): Usage {
   const { images, facts, reported } = made;
   const { prices } = terms;
   const size = stated(facts.size) ?? stated(request.fields.size);
@@ -90,7 +86,7 @@ export function imagesUsage(
 }
 
 function countedTokens(
-  { images, partials }: MadeOfRequest,
+  { images, partials }: ImagesResult,
   request: AcceptedImages,
   { prices, maxOutputTokens }: ModelTerms,
   variant: Variant,

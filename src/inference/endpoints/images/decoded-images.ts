@@ -7,19 +7,19 @@ import type { ProviderCall } from "../../call/call.ts";
 import type { NewMedia } from "../../media-links/media-links.ts";
 import { bytesOfBase64 } from "./base64-pieces.ts";
 
-/** Total bytes of all images of an answer. */
+/** Maximum total bytes of all images of an answer. */
 export const MAX_IMAGES_BYTES = 48 * 1024 * 1024;
 const MAX_FACT_CHARACTERS = 64;
 const MAX_REVISED_CHARACTERS = 32_768;
 
 /** An image with the content type that its bytes have. */
-export interface MadeImage extends NewMedia {
+export interface DecodedImage extends NewMedia {
   readonly bytes: Buffer;
   readonly revisedPrompt: string | undefined;
 }
 
-export interface MadeImages {
-  readonly images: readonly MadeImage[];
+export interface DecodedImages {
+  readonly images: readonly DecodedImage[];
   /** Facts that the provider states or that the bytes show. */
   readonly facts: ImageFacts;
   readonly reported: Usage | undefined;
@@ -40,10 +40,10 @@ export async function imagesOf(
   count: number,
   fetchImage: FetchImage,
   call: ProviderCall,
-): Promise<MadeImages> {
+): Promise<DecodedImages> {
   const generated = answer.images.slice(0, count);
   if (generated.length === 0) throw broken("an answer without an image");
-  const images: MadeImage[] = [];
+  const images: DecodedImage[] = [];
   let measured: string | undefined;
   let leftBytes = MAX_IMAGES_BYTES;
   for (const { data, revisedPrompt } of generated) {

@@ -13,7 +13,7 @@ import type { AnswerFacts, OpenedStream, PaidEndpoint, StreamForm } from "../../
 import type { Candidate } from "../../call/routing/plan-route.ts";
 import type { MediaLinks } from "../../media-links/media-links.ts";
 import { imagesBound, imagesUsage } from "./cost-bound.ts";
-import { type FetchImage, imagesOf, type MadeImages } from "./decoded-images.ts";
+import { type DecodedImages, type FetchImage, imagesOf } from "./decoded-images.ts";
 import { callForImages } from "./image-call.ts";
 import { readerOfWhole, StreamedImages } from "./image-stream.ts";
 import { addsBase64, planImages } from "./plan-images.ts";
@@ -34,7 +34,7 @@ export interface ImageServices {
 }
 
 /** Generated images with the rendered answer. If the answer has links, the images are stored. */
-interface ImagesAnswer extends MadeImages {
+interface ImagesAnswer extends DecodedImages {
   readonly rendered: RenderedImages;
   readonly created: number;
 }
@@ -78,7 +78,7 @@ export class ImagesEndpoint implements PaidEndpoint<AcceptedImages, ImagesAnswer
     return imagesBound(request, terms);
   }
 
-  /** Returns 0, because no limit of the request lowers the hold. */
+  /** Returns 0. A request has no output limit, so the hold cannot be lowered. */
   statedLimit(): number {
     return 0;
   }
@@ -145,7 +145,7 @@ class ImageStreamForm implements StreamForm<AcceptedImages> {
   }
 
   usage(answer: StreamedAnswer, request: AcceptedImages, terms: ModelTerms): Usage {
-    return imagesUsage((answer as StreamedImages).made, request, terms);
+    return imagesUsage((answer as StreamedImages).result, request, terms);
   }
 
   ending(answer: StreamedAnswer, _: AcceptedImages, { usage, costUsd }: AnswerFacts): string {
@@ -162,7 +162,7 @@ async function wholeImages(
   candidate: Candidate,
   admitted: AdmittedImages,
   { fetchImage }: ImageServices,
-): Promise<MadeImages> {
+): Promise<DecodedImages> {
   const generated = await callForImages(call, candidate, admitted);
   if (generated.kind === "images") {
     return imagesOf(generated, admitted.request.count, fetchImage, call);

@@ -5,12 +5,12 @@ import { type PieceReader, ProviderFailure } from "../../../providers/interface.
 import type { ImageEvent, ImageFacts } from "../../../providers/media.ts";
 import { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import { isBase64 } from "./base64-pieces.ts";
-import type { MadeOfRequest } from "./cost-bound.ts";
-import { factsOf, type MadeImages } from "./decoded-images.ts";
+import type { ImagesResult } from "./cost-bound.ts";
+import { type DecodedImages, factsOf } from "./decoded-images.ts";
 import { factMembers, imageFrame } from "./render-images.ts";
 import type { AcceptedImages } from "./request.ts";
 
-/** Bytes of one complete or partial image. The event loop can process this size in one step. */
+/** Maximum bytes of one complete or partial image. The event loop can process this size in one step. */
 const MAX_IMAGE_BYTES = 16 * 1024 * 1024;
 /** Characters of base64 that are enough to read an image's dimensions. */
 const HEAD_CHARACTERS = 65_536;
@@ -57,7 +57,7 @@ export class StreamedImages extends StreamedAnswer<readonly ImageEvent[]> {
    * The images to charge. An image that has begun to arrive counts, because its provider generates and bills
    * it. It does not count if the provider reports a failure.
    */
-  get made(): MadeOfRequest {
+  get result(): ImagesResult {
     const begun = this.#isPending && this.failure === undefined ? 1 : 0;
     const isWhole = begun === 0 && !this.#isPending;
     return {
@@ -180,7 +180,7 @@ export function readerOfWhole({
   images,
   facts,
   reported,
-}: MadeImages): PieceReader<readonly ImageEvent[]> {
+}: DecodedImages): PieceReader<readonly ImageEvent[]> {
   let next = 0;
   return {
     read: async () => {

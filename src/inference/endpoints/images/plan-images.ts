@@ -89,13 +89,8 @@ function filtered(plan: RoutePlan, matches: (candidate: Candidate) => boolean): 
   return { ...plan, models: candidates.length === 0 ? plan.models : models, candidates };
 }
 
-function requestedImages({
-  task,
-  images,
-  mask,
-  requested: asked,
-}: AcceptedImages): RequestedImages {
-  return { task, inputs: images.length, hasMask: mask !== undefined, fields: asked };
+function requestedImages({ task, images, mask, requested }: AcceptedImages): RequestedImages {
+  return { task, inputs: images.length, hasMask: mask !== undefined, fields: requested };
 }
 
 function unsupportedBy(

@@ -3,7 +3,7 @@ import type { Usage } from "../../../lib/usage.ts";
 import type { ImageFacts } from "../../../providers/media.ts";
 import type { AnswerFacts } from "../../call/endpoint.ts";
 import { base64Length, writeBase64 } from "./base64-pieces.ts";
-import type { MadeImage } from "./decoded-images.ts";
+import type { DecodedImage } from "./decoded-images.ts";
 import type { AcceptedImages } from "./request.ts";
 
 /** Bytes before and after the list of images. More than the rest of an answer needs. */
@@ -23,7 +23,7 @@ export interface RenderedImages {
  * @param addsBase64 true to render base64 in addition to links
  */
 export async function renderImages(
-  images: readonly MadeImage[],
+  images: readonly DecodedImage[],
   links: readonly string[] | undefined,
   { prompt }: AcceptedImages,
   addsBase64: boolean,

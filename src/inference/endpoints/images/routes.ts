@@ -85,7 +85,7 @@ export function imageRoutes(
 }
 
 const MAX_SIDE_PIXELS = 16_384;
-/** A decoder uses several bytes per pixel, whatever the size of the file. */
+/** Maximum pixels of an image. A decoder uses several bytes per pixel, whatever the size of the file. */
 const MAX_PIXELS = 100_000_000;
 
 /** Checks the dimensions in the image's header, without decoding the image. Throws 400. */

@@ -14,7 +14,7 @@ const text = Type.String({ minLength: 1 });
 const prompt = Type.String({
   minLength: 1,
   maxLength: MAX_PROMPT_CHARACTERS,
-  description: "Models accept up to 1,000 to 32,000 characters",
+  description: "The maximum length depends on the model: 1,000 to 32,000 characters",
 });
 
 /** Fields of all image requests. */
@@ -24,13 +24,13 @@ const common = {
   size: optional(
     Type.String({
       pattern: "^(?:auto|[1-9][0-9]{1,4}x[1-9][0-9]{1,4})$",
-      description: "1024x1024, or auto",
+      description: "Width and height in pixels, such as 1024x1024, or auto",
     }),
   ),
   response_format: optional(
     Type.Enum(["url", "b64_json"], {
       description:
-        "The default is url; links are valid for one hour. A stream contains b64_json. If the field is absent, GPT Image models return both",
+        "Default: url, or both for GPT Image models. Links are valid for one hour. A stream contains b64_json",
     }),
   ),
   user: optional(Type.String({ maxLength: 512 })),
@@ -58,7 +58,7 @@ const prompted = {
   aspect_ratio: optional(
     Type.String({
       pattern: "^(?:auto|[1-9][0-9]{0,2}:[1-9][0-9]{0,2})$",
-      description: "1:1, 16:9, 4:3",
+      description: "For example 1:1, 16:9 or 4:3",
     }),
   ),
 };
@@ -127,7 +127,7 @@ const usage = Type.Object({
     text_tokens: Type.Integer(),
     image_tokens: Type.Integer(),
   }),
-  images: Type.Integer({ description: "Number of images made" }),
+  images: Type.Integer({ description: "Number of generated images" }),
   cost: Type.Number({ description: "USD" }),
 });
 

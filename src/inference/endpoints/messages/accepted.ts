@@ -5,7 +5,7 @@ import type { AcceptedRequest } from "../../call/endpoint.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { LongMessages } from "./long-messages.ts";
-import { type CandidateNeeds, passesBeta } from "./plan-messages.ts";
+import { acceptsBeta, type CandidateNeeds } from "./plan-messages.ts";
 import type { MessagesBody } from "./request.ts";
 import { assertMessages } from "./request-checks.ts";
 import { factsOf, type MessagesSource, shapedMessages } from "./request-facts.ts";
@@ -30,10 +30,10 @@ export class AcceptedMessages implements AcceptedRequest {
     this.fields = source.chat;
     this.bodyHash = source.hash;
     this.maxTokens = source.chat.max_tokens ?? 0;
-    const { chat, untranslated, unpriced, platformsLack } = source;
-    const { size, passedSize, hasCacheControl } = source;
+    const { chat, untranslated, unpriced, anthropicOnly } = source;
+    const { size, nativeSize, hasCacheControl } = source;
     this.needs = {
-      ...{ chat, untranslated, unpriced, platformsLack, size, passedSize, hasCacheControl },
+      ...{ chat, untranslated, unpriced, anthropicOnly, size, nativeSize, hasCacheControl },
       maxTokens: this.maxTokens,
       betas: betasOf(headers),
       isTranslated,
@@ -43,7 +43,7 @@ export class AcceptedMessages implements AcceptedRequest {
 
   /** Returns the beta names that the candidate's provider accepts. */
   betasFor(candidate: Candidate): string[] {
-    return this.needs.betas.filter((beta) => passesBeta(beta, candidate));
+    return this.needs.betas.filter((beta) => acceptsBeta(beta, candidate));
   }
 }
 

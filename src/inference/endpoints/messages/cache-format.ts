@@ -34,9 +34,9 @@ const FORM_FIELDS: ReadonlySet<string> = new Set([
 
 /** Messages in the response cache. Each is stored as the JSON of a complete message. */
 export const messagesCacheFormat: CacheFormat<AcceptedMessages> = {
-  identity({ fields, source, needs: asked, version }) {
+  identity({ fields, source, needs, version }) {
     const fieldsOf = longIdentity(fields) ?? decidingFields(source.body!, FORM_FIELDS);
-    return { fields: fieldsOf, betas: asked.betas, version };
+    return { fields: fieldsOf, betas: needs.betas, version };
   },
 
   ofWhole(body) {

@@ -139,7 +139,7 @@ function choiceOf(
   return isOffered ? { type: "function", function: { name } } : undefined;
 }
 
-/** Reasoning effort by the share of the answer's limit that the thinking budget has. */
+/** Reasoning effort by the minimum share that the thinking budget has of the answer's limit. */
 const EFFORT_OF_BUDGET: readonly (readonly [part: number, effort: string])[] = [
   [0.65, "high"],
   [0.35, "medium"],

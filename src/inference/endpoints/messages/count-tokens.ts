@@ -6,7 +6,7 @@ import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import { type AcceptedMessages, acceptMessages } from "./accepted.ts";
-import { MessagesEndpoint, passedCall } from "./endpoint.ts";
+import { MessagesEndpoint, nativeCall } from "./endpoint.ts";
 import { type CountTokensCall, LongMessages, readLongMessages } from "./long-messages.ts";
 import { checkCount, filledMessages } from "./preset.ts";
 import { countBody, messagesQuery, tokenCount } from "./schema.ts";
@@ -38,23 +38,23 @@ export function countTokensRoute(
       readLongMessages(longBodies, "messages.count", bytes, owner, signal),
     responses: {
       200: {
-        description: "The token count: Anthropic's own for its models, and an estimate for others",
+        description:
+          "The token count: Anthropic's own for its models, and an estimate for others. Free of charge",
         schema: tokenCount,
       },
     },
     async handle(context) {
-      const { caller, log, requestId, request } = context;
-      const { body, admittedRateHeaders } = await prepare(context, () =>
-        paid.admitReading(context),
-      );
+      const { caller, log, lifetime, requestId, request } = context;
+      const filling = prepare(context, () => paid.admitReading(context));
+      const { body, admittedRateHeaders } = (await filling) ?? context;
       const incoming = {
-        ...{ caller, admittedRateHeaders, log, requestId, clientSignal: request.signal },
+        ...{ caller, admittedRateHeaders, log, lifetime, requestId, clientSignal: request.signal },
         request: acceptMessages(body, request.headers),
       };
       const { answer, headers } = await counting.run(incoming, {
         isAnsweredBy: ({ provider }) => provider.messages?.countTokens !== undefined,
         ask: (call, candidate, accepted) =>
-          candidate.provider.messages!.countTokens!(passedCall(call, candidate, accepted)),
+          candidate.provider.messages!.countTokens!(nativeCall(call, candidate, accepted)),
         answerHere() {
           const call: CountTokensCall =
             body instanceof LongMessages

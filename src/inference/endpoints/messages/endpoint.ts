@@ -15,7 +15,7 @@ import type {
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import { type AnswerThread, readAnswerText } from "../../../providers/thread-work.ts";
 import { notStreamed, unexpectedStream } from "../../../providers/transport/call-failures.ts";
-import { choiceOf, RawStreamEvents } from "../../../providers/typed-answers.ts";
+import { choiceOf } from "../../../providers/typed-answers.ts";
 import { type ProviderCall, providerRequest, sentLimit } from "../../call/call.ts";
 import {
   type AnswerFacts,
@@ -39,8 +39,8 @@ import { longMessage, longTypedMessage } from "./long-answers.ts";
 import { readLongMessages } from "./long-messages.ts";
 import { frame, MessageRenderer, messageId, PING } from "./message-renderer.ts";
 import {
+  isNative,
   keepsCacheControl,
-  passes,
   planMessages,
   platformOf,
   pricesLongCache,
@@ -89,10 +89,10 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
   }
 
   bound(request: AcceptedMessages, terms: ModelTerms, candidate?: Candidate): CostBound {
-    const { fields, needs: asked, maxTokens } = request;
-    const isPassed = candidate !== undefined && passes(candidate, asked);
-    const bound = costBound(fields, isPassed ? asked.passedSize : asked.size, terms);
-    const units = isPassed ? maxTokens : Math.min(maxTokens, terms.maxOutputTokens);
+    const { fields, needs, maxTokens } = request;
+    const isNativeCall = candidate !== undefined && isNative(candidate, needs);
+    const bound = costBound(fields, isNativeCall ? needs.nativeSize : needs.size, terms);
+    const units = isNativeCall ? maxTokens : Math.min(maxTokens, terms.maxOutputTokens);
     return { ...bound, units };
   }
 
@@ -110,8 +110,8 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
       hidesReasoning: false,
       nowSeconds: secondsNow(this.#clock),
     };
-    if (passes(candidate, admitted.request.needs)) {
-      const answer = await passOn(call, candidate, admitted);
+    if (isNative(candidate, admitted.request.needs)) {
+      const answer = await callNative(call, candidate, admitted);
       if (answer.kind === "completion") return answer.read(options);
       throw unexpectedStream();
     }
@@ -187,8 +187,8 @@ class MessageStreamForm implements StreamForm<AcceptedMessages> {
       hidesReasoning: false,
       nowSeconds: secondsNow(this.#clock),
     };
-    if (passes(candidate, admitted.request.needs)) {
-      const answer = await passOn(call, candidate, admitted);
+    if (isNative(candidate, admitted.request.needs)) {
+      const answer = await callNative(call, candidate, admitted);
       if (answer.kind !== "message-stream") throw notStreamed();
       return { reader: answer.reader(), answer: answer.rewriter(options, output) };
     }
@@ -196,8 +196,7 @@ class MessageStreamForm implements StreamForm<AcceptedMessages> {
     const estimatedInput = countedUsage(admitted.request.needs.size, candidate.terms, 0);
     const renderer = new MessageRenderer({ ...options, estimatedInput }, output);
     if (answer.kind !== "events" && answer.kind !== "stream") throw notStreamed();
-    const reader =
-      answer.kind === "events" ? answer.reader() : new RawStreamEvents(answer, options);
+    const reader = answer.kind === "events" ? answer.reader() : answer.events(options);
     return { reader: admitted.guard?.events(reader) ?? reader, answer: renderer };
   }
 
@@ -217,19 +216,19 @@ class MessageStreamForm implements StreamForm<AcceptedMessages> {
 }
 
 /** Sends the request to a provider of Anthropic's API. */
-function passOn(
+function callNative(
   call: ProviderCall,
   candidate: Candidate,
   admitted: AdmittedMessages,
 ): Promise<RawCompletion | RawMessageStream> {
   const maxTokens = limitAt(admitted, candidate);
   return candidate.provider.messages!.answer(
-    passedCall(call, candidate, admitted.request, maxTokens),
+    nativeCall(call, candidate, admitted.request, maxTokens),
   );
 }
 
 /** Returns the call of a provider of Anthropic's API. Without a limit, it is the call for a token count. */
-export function passedCall(
+export function nativeCall(
   call: ProviderCall,
   candidate: Candidate,
   request: AcceptedMessages,

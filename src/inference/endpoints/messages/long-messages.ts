@@ -7,7 +7,7 @@ import type { PromptSize } from "../chat-completions/cost-bound.ts";
 import { chatRoutingView, type LongChatFacts } from "../chat-completions/long-chat.ts";
 import type { ChatRequest } from "../chat-completions/request.ts";
 import type { LongBodies, LongBody } from "../long-bodies.ts";
-import { GUARDRAILS_APPLIED } from "../paid-route.ts";
+import { APPLY_GUARDRAILS } from "../paid-route.ts";
 import type { MessagesFacts, MessagesShape, MessagesSource } from "./request-facts.ts";
 
 /** The facts that a work thread returns about a body that has passed all checks. */
@@ -21,22 +21,22 @@ export class LongMessages implements MessagesSource {
   readonly hash: string;
   readonly untranslated: readonly string[];
   readonly unpriced: readonly string[];
-  readonly platformsLack: readonly string[];
+  readonly anthropicOnly: readonly string[];
   readonly size: PromptSize;
-  readonly passedSize: PromptSize;
+  readonly nativeSize: PromptSize;
   readonly hasCacheControl: boolean;
   readonly #body: LongBody<LongMessagesFacts>;
 
   constructor(body: LongBody<LongMessagesFacts>) {
-    const { chat, untranslated, unpriced, platformsLack } = body.facts;
-    const { size, passedSize, hasCacheControl } = body.facts;
+    const { chat, untranslated, unpriced, anthropicOnly } = body.facts;
+    const { size, nativeSize, hasCacheControl } = body.facts;
     this.chat = chatRoutingView(chat, body);
     this.hash = chat.hash;
     this.untranslated = untranslated;
     this.unpriced = unpriced;
-    this.platformsLack = platformsLack;
+    this.anthropicOnly = anthropicOnly;
     this.size = size;
-    this.passedSize = passedSize;
+    this.nativeSize = nativeSize;
     this.hasCacheControl = hasCacheControl;
     this.#body = body;
   }
@@ -53,7 +53,7 @@ export class LongMessages implements MessagesSource {
     return this.#body.shapedAs(shape);
   }
 
-  async [GUARDRAILS_APPLIED](guard: CallGuard): Promise<LongMessages> {
+  async [APPLY_GUARDRAILS](guard: CallGuard): Promise<LongMessages> {
     return new LongMessages(await this.#body.screened(guard));
   }
 }
@@ -67,7 +67,7 @@ export interface CountTokensCall {
   readonly preset?: Preset | undefined;
 }
 
-/** Reads a body in a work thread that is too long for the event loop: see `LongBodies`. */
+/** Reads, in a work thread, a body that is too long for the event loop: see `LongBodies`. */
 export async function readLongMessages(
   bodies: LongBodies,
   form: "messages" | "messages.count",

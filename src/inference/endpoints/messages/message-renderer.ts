@@ -47,7 +47,7 @@ export class MessageRenderer extends MessageStream<readonly ChatEvent[]> {
   readonly #options: MessageOptions;
   #hasStarted = false;
   #open: OpenBlock | undefined;
-  /** Unwritten calls by the provider's index, in order of arrival. */
+  /** Calls that are not completely written, by the provider's index, in order of arrival. */
   readonly #calls = new Map<number, OpenCall>();
   #isWritingCall = false;
   #blocks = 0;

@@ -20,7 +20,7 @@ const TEXT_SOURCES: ReadonlySet<unknown> = new Set(["text", "content"]);
  * files, and blocks of unknown types. Some of them have no counterpart in the chat call, and are left out
  * there.
  */
-export function passedMedia({ messages }: Pick<MessagesBody, "messages">): number {
+export function nativeMedia({ messages }: Pick<MessagesBody, "messages">): number {
   let media = 0;
   for (const { content } of messages) media += mediaIn(content);
   return media;

@@ -39,7 +39,7 @@ export function unpricedFields(body: MessagesBody): string[] {
  *
  * @param maxTokens the output limit that the hold covers
  */
-export function passedFields(body: MessagesBody, maxTokens: number | undefined): Fields {
+export function nativeFields(body: MessagesBody, maxTokens: number | undefined): Fields {
   const passed: Record<string, unknown> = {};
   for (const field in body) if (!isHeldBack(field, body)) passed[field] = body[field];
   const { tools, metadata, thinking } = body;

@@ -40,20 +40,20 @@ const NAMES: Readonly<Record<string, string>> = {
  */
 export function planMessages(request: CandidateNeeds, plan: RoutePlan): RoutePlan {
   if (plan.candidates.length === 0) return plan;
-  const passable = plan.candidates.filter(
-    (candidate) => passes(candidate, request) && canFetch(request, candidate),
+  const nativeCandidates = plan.candidates.filter(
+    (candidate) => isNative(candidate, request) && canFetch(request, candidate),
   );
-  const passed = planPassed(request, passable);
-  const translated = planTranslated(request, plan, passed);
-  const lacked = new Map([...passed.lacked, ...translated.lacked]);
+  const native = planNative(request, nativeCandidates);
+  const translated = planTranslated(request, plan, native);
+  const unsupported = new Map([...native.unsupported, ...translated.unsupported]);
   const candidates = plan.candidates.filter(
-    (candidate) => passed.candidates.has(candidate) || translated.candidates.has(candidate),
+    (candidate) => native.candidates.has(candidate) || translated.candidates.has(candidate),
   );
   const models = plan.models.filter((model) =>
     candidates.some((candidate) => candidate.model === model),
   );
-  const skipped = [...(plan.skipped ?? []), ...passed.skipped, ...translated.skipped];
-  return { ...plan, models, candidates, skipped, ...(lacked.size > 0 && { unsupported: lacked }) };
+  const skipped = [...(plan.skipped ?? []), ...native.skipped, ...translated.skipped];
+  return { ...plan, models, candidates, skipped, ...(unsupported.size > 0 && { unsupported }) };
 }
 
 /** Returns the provider's Messages capability if it serves this model through Anthropic's API. */
@@ -67,7 +67,7 @@ export function messagesOf(candidate: Candidate): MessagesProvider | undefined {
  * Returns true if the candidate receives the original body, without the parts that its platform does not
  * support.
  */
-export function passes(
+export function isNative(
   candidate: Candidate,
   { isTranslated }: Pick<CandidateNeeds, "isTranslated">,
 ): boolean {
@@ -87,28 +87,28 @@ function fieldModelOf({ upstreamModel, model }: Candidate): FieldModel {
 
 interface Part {
   readonly candidates: ReadonlySet<Candidate>;
-  readonly lacked: ReadonlyMap<Candidate, UnsupportedFields>;
+  readonly unsupported: ReadonlyMap<Candidate, UnsupportedFields>;
   readonly skipped: NonNullable<RoutePlan["skipped"]>;
 }
 
-function planPassed(request: CandidateNeeds, passable: readonly Candidate[]): Part {
-  const needsLongCache = request.passedSize.longCacheLifetime !== undefined;
+function planNative(request: CandidateNeeds, native: readonly Candidate[]): Part {
+  const needsLongCache = request.nativeSize.longCacheLifetime !== undefined;
   const unsupported = new Map<Candidate, UnsupportedFields>();
-  for (const candidate of passable) {
-    const betas = request.betas.filter((beta) => !passesBeta(beta, candidate));
+  for (const candidate of native) {
+    const betas = request.betas.filter((beta) => !acceptsBeta(beta, candidate));
     const listed = [...request.unpriced, ...unsupportedByPlatform(request, candidate)];
     listed.push(...betas.map(nameOfBeta));
     if (needsLongCache && !pricesLongCache(candidate)) listed.push("cache_control.ttl");
     if (listed.length > 0)
       unsupported.set(candidate, { leftOut: [], listed: [...new Set(listed)] });
   }
-  return { candidates: new Set(passable), lacked: unsupported, skipped: [] };
+  return { candidates: new Set(native), unsupported, skipped: [] };
 }
 
 function unsupportedByPlatform(request: CandidateNeeds, candidate: Candidate): readonly string[] {
   const platform = platformOf(candidate, request.betas);
   if (platform === undefined) return [];
-  return request.platformsLack.filter((name) => name !== CONTEXT_EDITS || !platform.editsContext);
+  return request.anthropicOnly.filter((name) => name !== CONTEXT_EDITS || !platform.editsContext);
 }
 
 /** Returns the features of a platform, or undefined for Anthropic itself. */
@@ -118,7 +118,7 @@ export function platformOf(
 ): { readonly editsContext: boolean } | undefined {
   if (candidate.provider.messages?.platform === undefined) return undefined;
   const editsContext =
-    betas.includes(CONTEXT_EDITS_BETA) && passesBeta(CONTEXT_EDITS_BETA, candidate);
+    betas.includes(CONTEXT_EDITS_BETA) && acceptsBeta(CONTEXT_EDITS_BETA, candidate);
   return { editsContext };
 }
 
@@ -132,31 +132,31 @@ export function pricesLongCache({ terms, provider }: Candidate): boolean {
   );
 }
 
-function planTranslated(request: CandidateNeeds, plan: RoutePlan, passed: Part): Part {
-  const candidates = plan.candidates.filter((candidate) => !passed.candidates.has(candidate));
-  const nothing: Part = { candidates: new Set(), lacked: new Map(), skipped: [] };
+function planTranslated(request: CandidateNeeds, plan: RoutePlan, native: Part): Part {
+  const candidates = plan.candidates.filter((candidate) => !native.candidates.has(candidate));
+  const nothing: Part = { candidates: new Set(), unsupported: new Map(), skipped: [] };
   if (candidates.length === 0) return nothing;
   const before = plan.skipped?.length ?? 0;
   let planned: RoutePlan;
   try {
     planned = planFields(request.chat, { ...plan, candidates }, HINTS);
   } catch (error) {
-    if (passed.candidates.size === 0) throw renamed(error);
+    if (native.candidates.size === 0) throw renamed(error);
     const skipped = candidates.map(({ baseEndpointId }) => ({
       baseEndpointId,
       reason: "lacks_fields",
     }));
     return { ...nothing, skipped };
   }
-  const lacked = new Map<Candidate, UnsupportedFields>();
+  const unsupported = new Map<Candidate, UnsupportedFields>();
   for (const candidate of planned.candidates) {
     const { leftOut = [], listed = [] } = planned.unsupported?.get(candidate) ?? {};
     const all = [...listed.map(nameOf), ...unsupportedBeside(request, candidate)];
-    if (all.length > 0) lacked.set(candidate, { leftOut, listed: [...new Set(all)] });
+    if (all.length > 0) unsupported.set(candidate, { leftOut, listed: [...new Set(all)] });
   }
   return {
     candidates: new Set(planned.candidates),
-    lacked,
+    unsupported,
     skipped: planned.skipped?.slice(before) ?? [],
   };
 }
@@ -174,10 +174,12 @@ function unsupportedBeside(request: CandidateNeeds, candidate: Candidate): strin
 export function keepsCacheControl(candidate: Candidate): boolean {
   const { fields } = candidate.provider;
   const value = { type: "ephemeral" };
-  return fields?.missing("cache_control", value, fieldModelOf(candidate), true, {}).length === 0;
+  return (
+    fields?.unsupported("cache_control", value, fieldModelOf(candidate), true, {}).length === 0
+  );
 }
 
-/** The context that models accept without the beta, at the standard price. */
+/** Tokens of context that models accept without the beta, at the standard price. */
 const USUAL_CONTEXT = 200_000;
 const LONG_CONTEXT = /^context-1m-/;
 
@@ -185,7 +187,7 @@ const LONG_CONTEXT = /^context-1m-/;
  * Returns true if a beta can be sent to the candidate. Betas that affect only parts left out anyway can be
  * sent. A longer context needs a known price.
  */
-export function passesBeta(beta: string, candidate: Candidate): boolean {
+export function acceptsBeta(beta: string, candidate: Candidate): boolean {
   const { provider, terms } = candidate;
   if (LONG_CONTEXT.test(beta) && terms.contextLength <= USUAL_CONTEXT) return false;
   return provider.messages?.platform?.takesBeta(beta, fieldModelOf(candidate)) ?? true;

@@ -2,7 +2,7 @@ import { type Block, GATEWAY_FIELDS, isCustom, type MessagesBody, type Tool } fr
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Shortens the prompt. Platforms accept this field only with its beta. */
+/** The field that shortens the prompt. Platforms accept it only with its beta. */
 export const CONTEXT_EDITS = "context_management";
 export const CONTEXT_EDITS_BETA = "context-management-2025-06-27";
 
@@ -50,7 +50,7 @@ export function unsupportedByPlatforms(body: MessagesBody): string[] {
 }
 
 /**
- * Returns the request without the parts that `platformsLack` names. Messages with the role `system` move to
+ * Returns the request without the parts that `anthropicOnly` names. Messages with the role `system` move to
  * the end of the system prompt, as in chats, because most models of the platforms reject them.
  */
 export function platformFields(body: MessagesBody, editsContext: boolean): MessagesBody {

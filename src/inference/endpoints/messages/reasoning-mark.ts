@@ -45,7 +45,7 @@ export function isMarked(block: Block): boolean {
 }
 
 export interface ReturnedReasoning {
-  /** The text of plain reasoning without a detail. */
+  /** The text of a thinking block that this gateway marked. */
   readonly text?: string;
   readonly detail?: Fields;
 }

@@ -4,8 +4,8 @@ import { type BodyShape, shapedBody } from "../chat-completions/provider-body.ts
 import type { ChatRequest } from "../chat-completions/request.ts";
 import { cacheControlsOf, withDefaultLifetime, withPlainCache } from "./cache-controls.ts";
 import { chatRequestOf } from "./chat-request.ts";
-import { passedMedia } from "./native-media.ts";
-import { passedFields, unpricedFields } from "./native-request.ts";
+import { nativeMedia } from "./native-media.ts";
+import { nativeFields, unpricedFields } from "./native-request.ts";
 import { platformFields, unsupportedByPlatforms } from "./platform-request.ts";
 import { isCustom, type MessagesBody, type Tool, WITHOUT_COUNTERPART } from "./request.ts";
 
@@ -18,11 +18,11 @@ export interface MessagesFacts {
   /** Names of parts that are never sent to a provider. */
   readonly unpriced: readonly string[];
   /** Names of parts that Anthropic's models accept only at Anthropic. */
-  readonly platformsLack: readonly string[];
+  readonly anthropicOnly: readonly string[];
   /** Size of the prompt in the form of the chat call. */
   readonly size: PromptSize;
   /** Size of the prompt as a provider of Anthropic's API receives it. */
-  readonly passedSize: PromptSize;
+  readonly nativeSize: PromptSize;
   readonly hasCacheControl: boolean;
 }
 
@@ -37,12 +37,12 @@ export function factsOf(body: MessagesBody): MessagesFacts {
     chat,
     untranslated: untranslated.slice(0, MAX_LISTED),
     unpriced: [...(body[WITHOUT_COUNTERPART] ?? []), ...unpricedFields(body)].slice(0, MAX_LISTED),
-    platformsLack: unsupportedByPlatforms(body).slice(0, MAX_LISTED),
+    anthropicOnly: unsupportedByPlatforms(body).slice(0, MAX_LISTED),
     size,
-    passedSize: {
+    nativeSize: {
       ...size,
-      bytes: passedBytes(body),
-      media: passedMedia(body),
+      bytes: nativeBytes(body),
+      media: nativeMedia(body),
       hasTools: size.hasTools || (body.tools?.length ?? 0) > 0,
       longCacheLifetime: longLifetime,
     },
@@ -72,18 +72,19 @@ const NOT_PROMPT_FIELDS: ReadonlySet<string> = new Set([
  * Bytes for each of Anthropic's tools. A request only names them, and the provider describes each in up to
  * this number of tokens.
  */
-const BYTES_OF_KNOWN_TOOL = 1_500;
-const isKnown = (tool: Tool): boolean => !isCustom(tool);
+const BYTES_OF_ANTHROPIC_TOOL = 1_500;
+const isAnthropicTool = (tool: Tool): boolean => !isCustom(tool);
 
 /** Returns the UTF-8 bytes of all fields that can become part of the prompt, in their longest form. */
-function passedBytes(body: MessagesBody): number {
+function nativeBytes(body: MessagesBody): number {
   let bytes = 0;
   for (const field in body) {
     const value = body[field];
     if (value === null || value === undefined || NOT_PROMPT_FIELDS.has(field)) continue;
     const text = JSON.stringify(value);
     const plain = Buffer.byteLength(text);
-    if (field === "tools") bytes += BYTES_OF_KNOWN_TOOL * body.tools!.filter(isKnown).length;
+    if (field === "tools")
+      bytes += BYTES_OF_ANTHROPIC_TOOL * body.tools!.filter(isAnthropicTool).length;
     bytes += plain === text.length ? plain : Math.max(plain, Buffer.byteLength(text.normalize()));
   }
   return bytes;
@@ -107,8 +108,8 @@ export function shapedMessages(body: MessagesBody, shape: MessagesShape): Record
   }
   const { keepsLongCache, platform, maxTokens } = shape;
   const cached = keepsLongCache ? body : withDefaultLifetime(body);
-  if (platform === undefined) return passedFields(cached, maxTokens);
-  return passedFields(platformFields(withPlainCache(cached), platform.editsContext), maxTokens);
+  if (platform === undefined) return nativeFields(cached, maxTokens);
+  return nativeFields(platformFields(withPlainCache(cached), platform.editsContext), maxTokens);
 }
 
 /** An accepted request with its complete body. */

@@ -1,6 +1,5 @@
 import { Type } from "typebox";
 import { optional, type RouteDefinition } from "../../../http/route.ts";
-import { createCheck } from "../../../http/validate.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { exact, times } from "../../../lib/exact-integer.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
@@ -19,9 +18,8 @@ import {
   type CommonFields,
   type PaidEndpoint,
 } from "../../call/endpoint.ts";
-import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
-import { fillRouted, preparePreset } from "../fill-preset.ts";
-import { paidRoute } from "../paid-route.ts";
+import type { PaidCallDependencies } from "../../call/run-call.ts";
+import { jsonRoute } from "../json-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";
 
 /** OpenAI's default model, used if a request names none. */
@@ -54,7 +52,7 @@ const moderationsBody = Type.Object(
     preset: optional(Type.String()),
     ...routedFields,
   },
-  { examples: [{ model: "sandbox/moderation", input: "Is there violence in this text?" }] },
+  { examples: [{ model: "sandbox/moderation", input: "Does this text contain violence?" }] },
 );
 
 const verdicts = Type.Record(Type.String(), Type.Boolean());
@@ -94,21 +92,17 @@ interface AcceptedModerations extends AcceptedRequest {
 
 /** Returns the route POST /v1/moderations. */
 export function moderationsRoute(dependencies: PaidCallDependencies): RouteDefinition {
-  const description: Parameters<typeof paidRoute>[1] = {
+  return jsonRoute(dependencies, moderationsEndpoint, {
     path: "/v1/moderations",
     tag: "Moderations",
     summary: "Create moderation",
     access: { kind: "model", scope: "chat:completions" },
     body: moderationsBody,
-    allowsUnknownFields: true,
     responses: {
       200: { description: "A result for each text, or one for all parts", schema: moderations },
       413: { description: "The input is longer than the model accepts" },
     },
-  };
-  const check = createCheck(moderationsBody, "invalid_body", "Request body");
-  const prepare = preparePreset(dependencies.definitions, fillRouted<ModerationsRequest>, check);
-  return paidRoute(new PaidCall(dependencies, moderationsEndpoint), description, prepare);
+  });
 }
 
 const ENDPOINT_FIELDS: ReadonlySet<string> = new Set(Object.keys(moderationsBody.properties));

@@ -13,7 +13,7 @@ export interface RankingSize {
 
 /** Documents, or pieces of longer documents, in one search unit. See https://cohere.com/pricing. */
 const PIECES_A_UNIT = 100;
-/** Tokens of the query and a piece of a document together. */
+/** Maximum tokens of the query and a piece of a document together. */
 const PIECE_TOKENS = 500;
 /** Minimum tokens of a document in a piece, however long the query is. */
 const MIN_PIECE_TOKENS = 50;

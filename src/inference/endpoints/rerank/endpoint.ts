@@ -1,6 +1,5 @@
 import { Type } from "typebox";
 import { optional, type RouteDefinition } from "../../../http/route.ts";
-import { createCheck } from "../../../http/validate.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { type Provider, ProviderFailure, type Ranking } from "../../../providers/interface.ts";
 import { providerRequest } from "../../call/call.ts";
@@ -10,9 +9,8 @@ import {
   type CommonFields,
   type PaidEndpoint,
 } from "../../call/endpoint.ts";
-import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
-import { fillRouted, preparePreset } from "../fill-preset.ts";
-import { paidRoute } from "../paid-route.ts";
+import type { PaidCallDependencies } from "../../call/run-call.ts";
+import { jsonRoute } from "../json-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";
 import { bySearchUnit, type RankingSize, rankingBound, rankingUsage } from "./cost.ts";
 
@@ -92,21 +90,17 @@ interface AcceptedRerank extends AcceptedRequest {
 
 /** Returns the route POST /v1/rerank. */
 export function rerankRoute(dependencies: PaidCallDependencies): RouteDefinition {
-  const description: Parameters<typeof paidRoute>[1] = {
+  return jsonRoute(dependencies, rerankEndpoint, {
     path: "/v1/rerank",
     tag: "Rerank",
     summary: "Rerank documents",
     access: { kind: "model", scope: "embeddings" },
     body: rerankBody,
-    allowsUnknownFields: true,
     responses: {
       200: { description: "The ranking", schema: ranking },
       413: { description: "The query or a document is longer than the model accepts" },
     },
-  };
-  const check = createCheck(rerankBody, "invalid_body", "Request body");
-  const prepare = preparePreset(dependencies.definitions, fillRouted<RerankRequest>, check);
-  return paidRoute(new PaidCall(dependencies, rerankEndpoint), description, prepare);
+  });
 }
 
 const ENDPOINT_FIELDS: ReadonlySet<string> = new Set(Object.keys(rerankBody.properties));

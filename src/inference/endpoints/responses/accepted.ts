@@ -62,7 +62,7 @@ export class AcceptedResponse implements AcceptedRequest {
     this.size = hosted === undefined ? facts.size : bothSizes(facts.size, hosted.initial.size);
     this.fields = facts.chat;
     this.bodyHash = prepared instanceof LongResponses ? prepared.bodyHash : undefined;
-    this.position = prepared.place;
+    this.position = prepared.position;
     this.createdAt = createdAt;
     this.background = facts.isBackground ? newProgress(facts.isStreamed) : undefined;
   }

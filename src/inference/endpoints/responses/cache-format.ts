@@ -50,17 +50,11 @@ export class ResponsesCacheFormat implements CacheFormat<AcceptedResponse> {
     this.#storeWriter = storeWriter;
   }
 
-  identity({
-    fields,
-    facts,
-    body,
-    background,
-    position: place,
-  }: AcceptedResponse): Fields | undefined {
+  identity({ fields, facts, body, background, position }: AcceptedResponse): Fields | undefined {
     const acts = facts.hosted?.tools.some(([, { type }]) => ACTING_TOOLS.has(type)) === true;
     if (acts || background !== undefined) return undefined;
     // Each answer extends the conversation, so the same request is different the next time.
-    if (place?.conversationId !== undefined) return undefined;
+    if (position?.conversationId !== undefined) return undefined;
     return longIdentity(fields) ?? decidingFields(body!, FORM_FIELDS);
   }
 
@@ -93,14 +87,14 @@ export class ResponsesCacheFormat implements CacheFormat<AcceptedResponse> {
     return `${frames.join("")}data: [DONE]\n\n`;
   }
 
-  keep(cached: string, admitted: AdmittedResponse, facts: HitFacts) {
-    return this.#storeWriter.keep(admitted, contentsOf(cached, admitted.request, facts));
+  storeAnswer(cached: string, admitted: AdmittedResponse, facts: HitFacts) {
+    return this.#storeWriter.storeAnswer(admitted, contentsOf(cached, admitted.request, facts));
   }
 }
 
 /**
- * Returns the cached form of a response. An answer that ended at the output limit is cached, because the same
- * request would end there again.
+ * Returns the cached form of a response, or undefined if the response cannot be cached. An answer that ended at
+ * the output limit is cached, because the same request would end there again.
  */
 function cacheableJson({
   id,

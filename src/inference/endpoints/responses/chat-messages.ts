@@ -13,7 +13,7 @@ type Fields = Readonly<Record<string, unknown>>;
  */
 const MEDIA_OF = "What the tool call returned besides text: ";
 const SEPARATOR = "\n\n";
-/** Represents any tool of a remote server: see `chosenHere`. */
+/** Represents any tool of a remote server: see `functionOfChoice`. */
 const ANY_OF_SERVERS = null;
 
 /** One message of the assistant. The items of one turn arrive separately. */

@@ -5,7 +5,7 @@ import { itemForm } from "./item-form.ts";
 import { turnItems } from "./item-references.ts";
 import { NAMESPACE, NamespaceTools } from "./namespace-tools.ts";
 import {
-  chosenHere,
+  functionOfChoice,
   isOffered,
   isRunHere,
   type ResponsesBody,
@@ -83,7 +83,7 @@ export function chatRequestOf(turn: ResponsesTurn): ChatTranslation {
   // No chat API cuts a prompt that is too long, so it is rejected.
   if (body.truncation === "auto") untranslated.add("truncation");
   if (wantsObfuscation(body)) untranslated.add("stream_options.include_obfuscation");
-  const runHere = new Set((body.tools ?? []).filter(isRunHere).map(chosenHere));
+  const runHere = new Set((body.tools ?? []).filter(isRunHere).map(functionOfChoice));
   const namespaces = new NamespaceTools(body);
   const messages = chatMessages(turnItems(turn), untranslated, runHere, namespaces);
   if (body.instructions) messages.unshift({ role: "system", content: body.instructions });
@@ -143,7 +143,7 @@ function toolFields(
 
 /**
  * Returns a tool as a function. A custom tool becomes a function with one string parameter, so that every
- * model supports it. The answer's call is turned back.
+ * model supports it. The output has calls of the custom tool again: see `CustomCallWriter`.
  */
 function functionOf(tool: Tool): Fields {
   const { type, name, description, parameters, strict } = tool;
@@ -185,7 +185,7 @@ function choiceOf(
 
 /** Returns the choice of a function, or undefined if any tool of a server is allowed. */
 function named(choice: Pick<ToolChoice, "type" | "name">): Fields | undefined {
-  const functionName = chosenHere(choice);
+  const functionName = functionOfChoice(choice);
   if (functionName === null) return undefined;
   return functionNamed(functionName ?? choice.name);
 }

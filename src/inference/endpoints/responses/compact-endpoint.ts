@@ -72,7 +72,7 @@ export function compactRoute(
 ): RouteDefinition {
   const { clock } = dependencies.calls;
   const storeWriter = new ResponseStoreWriter(store);
-  const endpoint = new CompactEndpoint({ clock, thread, storeWriter: storeWriter, hosted });
+  const endpoint = new CompactEndpoint({ clock, thread, storeWriter, hosted });
   const { prepare } = new TurnPreparation({
     ...dependencies,
     store,

@@ -26,7 +26,7 @@ export function countInputRoute(
 ): RouteDefinition {
   const { clock } = dependencies.calls;
   const storeWriter = new ResponseStoreWriter(store);
-  const endpoint = new ResponsesEndpoint({ clock, thread, storeWriter: storeWriter, hosted });
+  const endpoint = new ResponsesEndpoint({ clock, thread, storeWriter, hosted });
   const paid = new PaidCall(dependencies, endpoint);
   const counting = new FreeCall<AcceptedResponse, number>(dependencies, paid);
   const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
@@ -40,16 +40,19 @@ export function countInputRoute(
     allowsUnknownFields: true,
     readLongBody: (bytes, owner, signal) => readLongResponses(longBodies, bytes, owner, signal),
     responses: {
-      200: { description: "The estimated number of input tokens", schema: inputTokens },
+      200: {
+        description: "The estimated number of input tokens. Free of charge",
+        schema: inputTokens,
+      },
     },
     async handle(context) {
       const { body, admittedRateHeaders } = await prepare(context, () =>
         paid.admitReading(context),
       );
-      const { caller, log, requestId, request } = context;
+      const { caller, log, lifetime, requestId, request } = context;
       const prepared = body as ShortTurn | LongResponses;
       const incoming = {
-        ...{ caller, admittedRateHeaders, log, requestId, clientSignal: request.signal },
+        ...{ caller, admittedRateHeaders, log, lifetime, requestId, clientSignal: request.signal },
         request: acceptResponse(prepared, secondsNow(clock), hosted.registry),
       };
       const { answer, headers } = await counting.run(incoming, {

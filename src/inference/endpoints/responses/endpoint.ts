@@ -25,14 +25,14 @@ import {
 } from "../chat-completions/request.ts";
 import { assertScreenable } from "../chat-completions/request-checks.ts";
 import type { LongBodies } from "../long-bodies.ts";
-import { type BackgroundStart, type LoadedBody, type Prepare, paidRoute } from "../paid-route.ts";
+import { type BackgroundStart, type Prepare, paidRoute } from "../paid-route.ts";
 import { type AcceptedResponse, type AdmittedResponse, acceptResponse } from "./accepted.ts";
 import { ResponsesCacheFormat } from "./cache-format.ts";
 import { HostedTools } from "./hosted-tools.ts";
 import { LongResponses, readLongResponses } from "./long-responses.ts";
 import { planResponses } from "./plan-responses.ts";
 import { type ShortTurn, TurnPreparation } from "./prepared-turn.ts";
-import { boundWithRuns, goesAsItems, providerToolUse } from "./provider-tools.ts";
+import { boundWithRuns, providerToolUse, receivesItems } from "./provider-tools.ts";
 import { RESPONSES_ROUTE } from "./request.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
 import { endOf, nameOfResponse, responseHead, usageOf } from "./response-json.ts";
@@ -61,18 +61,18 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;
   readonly #clock: Clock;
   readonly #thread: AnswerThread;
-  readonly #keeping: ResponseStoreWriter;
+  readonly #storeWriter: ResponseStoreWriter;
   readonly #hosted: HostedServices;
 
-  constructor({ clock, thread, storeWriter: keeping, hosted }: ResponsesServices) {
+  constructor({ clock, thread, storeWriter, hosted }: ResponsesServices) {
     this.#clock = clock;
     this.#thread = thread;
-    this.#keeping = keeping;
+    this.#storeWriter = storeWriter;
     this.#hosted = hosted;
-    this.cacheFormat = new ResponsesCacheFormat(keeping);
-    const streamed = new ResponseStreamForm(clock, keeping);
+    this.cacheFormat = new ResponsesCacheFormat(storeWriter);
+    const streamed = new ResponseStreamForm(clock, storeWriter);
     this.stream = ({ background }) =>
-      background === undefined ? streamed : new ResponseStreamForm(clock, keeping, background);
+      background === undefined ? streamed : new ResponseStreamForm(clock, storeWriter, background);
   }
 
   accept(body: unknown): AcceptedResponse {
@@ -110,7 +110,7 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   }
 
   bound({ fields, size, facts }: AcceptedResponse, terms: ModelTerms, candidate?: Candidate) {
-    const isRunByProvider = candidate === undefined || goesAsItems(facts, candidate);
+    const isRunByProvider = candidate === undefined || receivesItems(facts, candidate);
     return isRunByProvider ? boundWithRuns(facts, size, terms) : costBound(fields, size, terms);
   }
 
@@ -172,9 +172,9 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     return usage ?? countedUsage(request.facts.size, terms, estimatedTokens);
   }
 
-  keep(output: WholeOutput, admitted: AdmittedResponse, facts: AnswerFacts) {
+  storeAnswer(output: WholeOutput, admitted: AdmittedResponse, facts: AnswerFacts) {
     const head = headOf(output, admitted.request, facts);
-    return this.#keeping.keep(admitted, { head, output: output.body });
+    return this.#storeWriter.storeAnswer(admitted, { head, output: output.body });
   }
 
   answer(output: WholeOutput, request: AcceptedResponse, facts: AnswerFacts) {
@@ -224,12 +224,12 @@ export function responsesRoute(
   hosted: HostedServices,
   inBackground: (
     call: ResponsesCall,
-    keeping: ResponseStoreWriter,
+    storeWriter: ResponseStoreWriter,
   ) => BackgroundStart<AcceptedResponse>,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
-  const keeping = new ResponseStoreWriter(store);
-  const endpoint = new ResponsesEndpoint({ clock, thread, storeWriter: keeping, hosted });
+  const storeWriter = new ResponseStoreWriter(store);
+  const endpoint = new ResponsesEndpoint({ clock, thread, storeWriter, hosted });
   const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/responses",
@@ -249,24 +249,22 @@ export function responsesRoute(
   };
   const call = new PaidCall(dependencies, endpoint);
   const gated = withComputerGate(prepare, hosted);
-  return paidRoute(call, description, gated, inBackground(call, keeping));
+  return paidRoute(call, description, gated, inBackground(call, storeWriter));
 }
 
 /** Rejects tools that operate a computer, unless the operator allows them to the organization (spec 4.6). */
-function withComputerGate(prepare: Prepare, { mayUseComputer }: HostedServices): Prepare {
-  return (context, admit) => {
-    const { organizationId } = context.caller.key;
-    const check = (prepared: LoadedBody): LoadedBody | Promise<LoadedBody> => {
-      const param = computerToolIn(prepared.body as ShortTurn | LongResponses);
-      if (param === undefined) return prepared;
-      return mayUseComputer(organizationId).then((isAllowed) => {
-        if (isAllowed) return prepared;
-        const message = "The organization is not allowed to use tools that operate a computer.";
-        throw new GatewayError("tool_not_allowed", message, { param });
-      });
-    };
-    const prepared = prepare(context, admit);
-    return prepared instanceof Promise ? prepared.then(check) : check(prepared);
+function withComputerGate(
+  prepare: TurnPreparation["prepare"],
+  { mayUseComputer }: HostedServices,
+): Prepare {
+  return async (context, admit) => {
+    const prepared = await prepare(context, admit);
+    const param = computerToolIn(prepared.body as ShortTurn | LongResponses);
+    if (param === undefined || (await mayUseComputer(context.caller.key.organizationId))) {
+      return prepared;
+    }
+    const message = "The organization is not allowed to use tools that operate a computer.";
+    throw new GatewayError("tool_not_allowed", message, { param });
   };
 }
 

@@ -59,7 +59,7 @@ export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise
   return new ToolLoop(first, {
     ...{ organizationId, keyId, requestId, signal, holdsFirstStep: whole !== undefined },
     earlier: state,
-    ...(whole !== undefined && { keep: (reached) => whole.keep(candidate, reached) }),
+    ...(whole !== undefined && { saveState: (reached) => whole.store(candidate, reached) }),
     trace: admitted.log.trace,
     firstSpan: call.span,
     model: modelOf(parts, opened),
@@ -76,9 +76,9 @@ export async function loopOfTools(parts: LoopCall, hosted: HostedTools): Promise
 async function firstOf(
   parts: LoopCall,
   opened: OpenHosted,
-  { initial: known }: HostedTools,
+  { initial }: HostedTools,
 ): Promise<LoopBeginning> {
-  if (opened !== known) await coverOpened(parts, opened);
+  if (opened !== initial) await coverOpened(parts, opened);
   const added = { messages: opened.messages, tools: opened.definitions };
   return { first: await parts.ask(sentLimit(parts.admitted, parts.candidate), added) };
 }

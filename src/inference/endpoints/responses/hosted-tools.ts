@@ -2,7 +2,7 @@ import { GatewayError } from "../../../lib/errors.ts";
 import type { AddedMessage } from "../../tools/added-messages.ts";
 import type { RequestTools, ToolOpening, ToolRegistry } from "../../tools/registry.ts";
 import type { GatewayTool, ToolOutcome } from "../../tools/tool.ts";
-import { DEFAULT_MAX_RUNS, MOST_RUNS } from "../../tools/tool-loop.ts";
+import { DEFAULT_MAX_RUNS, MAX_RUNS_LIMIT } from "../../tools/tool-loop.ts";
 import { type PromptSize, promptSize } from "../chat-completions/cost-bound.ts";
 import type { HostedFacts } from "./request-facts.ts";
 
@@ -35,7 +35,7 @@ export class HostedTools {
   constructor(facts: HostedFacts, registry: ToolRegistry) {
     const { tools, include, maxRuns = DEFAULT_MAX_RUNS, offered, items } = facts;
     const includes = new Set(include);
-    this.maxRuns = Math.min(maxRuns, MOST_RUNS);
+    this.maxRuns = Math.min(maxRuns, MAX_RUNS_LIMIT);
     this.#offered = offered;
     this.#items = items;
     this.#entries = tools.map(([at, tool]) =>

@@ -46,15 +46,15 @@ interface MessagePart {
 
 /** Writes a message of the assistant. Only the last part can grow. */
 export class MessageWriter implements ItemWriter {
-  readonly #position: ItemTarget;
+  readonly #target: ItemTarget;
   readonly #phase: string;
   readonly #parts: MessagePart[] = [];
 
   /** @param phase the model's statement of whether this is the answer or an interim message, if it makes one */
-  constructor(position: ItemTarget, phase?: string) {
-    this.#position = position;
+  constructor(target: ItemTarget, phase?: string) {
+    this.#target = target;
     this.#phase = phase === undefined ? "" : `,"phase":${JSON.stringify(phase)}`;
-    sendItem(position, "added", this.json("in_progress"));
+    sendItem(target, "added", this.json("in_progress"));
   }
 
   add(type: MessagePart["type"], text: string, logprobs: readonly unknown[] = []): void {
@@ -75,14 +75,14 @@ export class MessageWriter implements ItemWriter {
   }
 
   json(status: ItemStatus | "in_progress"): string {
-    const { id } = this.#position;
+    const { id } = this.#target;
     const parts = this.#parts.map(partJson).join(",");
     return `{"id":"${id}","type":"message","status":"${status}","role":"assistant","content":[${parts}]${this.#phase}}`;
   }
 
   end(status: ItemStatus): void {
     this.#endPart();
-    sendItem(this.#position, "done", this.json(status));
+    sendItem(this.#target, "done", this.json(status));
   }
 
   #partOf(type: MessagePart["type"]): MessagePart {
@@ -107,8 +107,8 @@ export class MessageWriter implements ItemWriter {
   }
 
   #send(type: string, members: string): void {
-    const itemPart = `${itemMembers(this.#position)},"content_index":${this.#parts.length - 1}`;
-    this.#position.send(`response.${type}`, `${itemPart},${members}`);
+    const itemPart = `${itemMembers(this.#target)},"content_index":${this.#parts.length - 1}`;
+    this.#target.send(`response.${type}`, `${itemPart},${members}`);
   }
 }
 
@@ -124,7 +124,7 @@ function partJson({ type, texts, annotations, logprobs }: MessagePart): string {
  * clients display. Otherwise it is the content of the item.
  */
 export class ReasoningWriter implements ItemWriter {
-  readonly #position: ItemTarget;
+  readonly #target: ItemTarget;
   readonly #isSummary: boolean;
   readonly #details: ReasoningDetail[] = [];
   /** Pieces of each part. Only the last part can grow. */
@@ -132,10 +132,10 @@ export class ReasoningWriter implements ItemWriter {
   /** The provider's number of the last part. */
   #part = 0;
 
-  constructor(position: ItemTarget, isSummary: boolean) {
-    this.#position = position;
+  constructor(target: ItemTarget, isSummary: boolean) {
+    this.#target = target;
     this.#isSummary = isSummary;
-    sendItem(position, "added", this.json());
+    sendItem(target, "added", this.json());
   }
 
   add(text: string, details: readonly ReasoningDetail[]): void {
@@ -158,7 +158,7 @@ export class ReasoningWriter implements ItemWriter {
   }
 
   json(): string {
-    const { id } = this.#position;
+    const { id } = this.#target;
     const parts = this.#parts.map((pieces) => this.#partJson(pieces.join(""))).join(",");
     const summary = this.#isSummary ? parts : "";
     const content = this.#isSummary || parts === "" ? "" : `,"content":[${parts}]`;
@@ -169,7 +169,7 @@ export class ReasoningWriter implements ItemWriter {
 
   end(): void {
     if (this.#parts.length > 0) this.#endPart();
-    sendItem(this.#position, "done", this.json());
+    sendItem(this.#target, "done", this.json());
   }
 
   #endPart(): void {
@@ -192,26 +192,26 @@ export class ReasoningWriter implements ItemWriter {
   #send(type: string, members: string): void {
     const name = this.#isSummary ? "summary_index" : "content_index";
     const index = `"${name}":${this.#parts.length - 1}`;
-    this.#position.send(`response.${type}`, `${itemMembers(this.#position)},${index},${members}`);
+    this.#target.send(`response.${type}`, `${itemMembers(this.#target)},${index},${members}`);
   }
 }
 
 /** Writes an item of the provider, which is unchanged except for its id. */
 export class ForeignItemWriter implements ItemWriter {
-  readonly #position: ItemTarget;
+  readonly #target: ItemTarget;
   #fields: Readonly<Record<string, unknown>>;
 
-  constructor(position: ItemTarget, fields: Readonly<Record<string, unknown>>) {
-    this.#position = position;
+  constructor(target: ItemTarget, fields: Readonly<Record<string, unknown>>) {
+    this.#target = target;
     this.#fields = fields;
-    sendItem(position, "added", this.#json(fields));
+    sendItem(target, "added", this.#json(fields));
   }
 
   /** Sends an event of the provider. */
   pass(type: string, fields: Readonly<Record<string, unknown>>): void {
     const members = JSON.stringify(fields).slice(1, -1);
-    const itemPart = itemMembers(this.#position);
-    this.#position.send(type, members === "" ? itemPart : `${itemPart},${members}`);
+    const itemPart = itemMembers(this.#target);
+    this.#target.send(type, members === "" ? itemPart : `${itemPart},${members}`);
   }
 
   /** Replaces the item with its complete form. */
@@ -226,11 +226,11 @@ export class ForeignItemWriter implements ItemWriter {
   }
 
   end(status: ItemStatus): void {
-    sendItem(this.#position, "done", this.json(status));
+    sendItem(this.#target, "done", this.json(status));
   }
 
   #json(fields: Readonly<Record<string, unknown>>): string {
-    return JSON.stringify({ ...fields, id: this.#position.id });
+    return JSON.stringify({ ...fields, id: this.#target.id });
   }
 }
 
@@ -244,14 +244,14 @@ interface Call {
 
 /** Writes a call of a function, whose arguments are JSON. */
 export class FunctionCallWriter implements ItemWriter {
-  readonly #position: ItemTarget;
+  readonly #target: ItemTarget;
   readonly #call: Call;
   readonly #pieces: string[] = [];
 
-  constructor(position: ItemTarget, call: Call) {
-    this.#position = position;
+  constructor(target: ItemTarget, call: Call) {
+    this.#target = target;
     this.#call = call;
-    sendItem(position, "added", this.json("in_progress"));
+    sendItem(target, "added", this.json("in_progress"));
   }
 
   add(piece: string): void {
@@ -262,7 +262,7 @@ export class FunctionCallWriter implements ItemWriter {
 
   json(status: ItemStatus | "in_progress"): string {
     const json = JSON.stringify(this.#pieces.join(""));
-    return `{${callHead(this.#position, "function_call", this.#call)},"arguments":${json},"status":"${status}"}`;
+    return `{${callHead(this.#target, "function_call", this.#call)},"arguments":${json},"status":"${status}"}`;
   }
 
   end(status: ItemStatus): void {
@@ -270,12 +270,12 @@ export class FunctionCallWriter implements ItemWriter {
     if (this.#pieces.length === 0) this.add("{}");
     const name = JSON.stringify(this.#call.name);
     this.#send("done", `"name":${name},"arguments":${JSON.stringify(this.#pieces.join(""))}`);
-    sendItem(this.#position, "done", this.json(status));
+    sendItem(this.#target, "done", this.json(status));
   }
 
   #send(what: "delta" | "done", members: string): void {
     const type = `response.function_call_arguments.${what}`;
-    this.#position.send(type, `${itemMembers(this.#position)},${members}`);
+    this.#target.send(type, `${itemMembers(this.#target)},${members}`);
   }
 }
 
@@ -284,14 +284,14 @@ export class FunctionCallWriter implements ItemWriter {
  * complete only at the end.
  */
 export class CustomCallWriter implements ItemWriter {
-  readonly #position: ItemTarget;
+  readonly #target: ItemTarget;
   readonly #call: Call;
   readonly #pieces: string[] = [];
 
-  constructor(position: ItemTarget, call: Call) {
-    this.#position = position;
+  constructor(target: ItemTarget, call: Call) {
+    this.#target = target;
     this.#call = call;
-    sendItem(position, "added", this.#json("", "in_progress"));
+    sendItem(target, "added", this.#json("", "in_progress"));
   }
 
   add(piece: string): void {
@@ -304,14 +304,14 @@ export class CustomCallWriter implements ItemWriter {
 
   end(status: ItemStatus): void {
     const input = JSON.stringify(customInput(this.#pieces.join("")));
-    const members = itemMembers(this.#position);
-    this.#position.send("response.custom_tool_call_input.delta", `${members},"delta":${input}`);
-    this.#position.send("response.custom_tool_call_input.done", `${members},"input":${input}`);
-    sendItem(this.#position, "done", this.json(status));
+    const members = itemMembers(this.#target);
+    this.#target.send("response.custom_tool_call_input.delta", `${members},"delta":${input}`);
+    this.#target.send("response.custom_tool_call_input.done", `${members},"input":${input}`);
+    sendItem(this.#target, "done", this.json(status));
   }
 
   #json(input: string, status: string): string {
-    return `{${callHead(this.#position, "custom_tool_call", this.#call)},"input":${JSON.stringify(input)},"status":"${status}"}`;
+    return `{${callHead(this.#target, "custom_tool_call", this.#call)},"input":${JSON.stringify(input)},"status":"${status}"}`;
   }
 }
 
@@ -327,14 +327,14 @@ const WITHOUT_STATES: ReadonlySet<string> = new Set(["mcp_approval_request"]);
 
 /** Writes a run of a tool that the gateway runs. */
 export class HostedToolWriter implements ItemWriter {
-  readonly #position: ItemTarget;
+  readonly #target: ItemTarget;
   #item: Fields & { readonly type: string };
   #state: string | undefined;
 
-  constructor(position: ItemTarget, item: Fields & { readonly type: string }) {
-    this.#position = position;
+  constructor(target: ItemTarget, item: Fields & { readonly type: string }) {
+    this.#target = target;
     this.#item = item;
-    sendItem(position, "added", this.json("in_progress"));
+    sendItem(target, "added", this.json("in_progress"));
   }
 
   /** Sends the state of the run with the current item. */
@@ -356,11 +356,11 @@ export class HostedToolWriter implements ItemWriter {
     // A run that the answer ended early has failed, because not every type can be incomplete.
     const last = hasEnded ? this.#state : status === "in_progress" ? status : "failed";
     const statusMember = WITHOUT_STATUS.has(type) ? {} : { status: last };
-    return JSON.stringify({ id: this.#position.id, type, ...statusMember, ...members });
+    return JSON.stringify({ id: this.#target.id, type, ...statusMember, ...members });
   }
 
   end(status: ItemStatus): void {
-    sendItem(this.#position, "done", this.json(status));
+    sendItem(this.#target, "done", this.json(status));
   }
 
   #sendInput(): void {
@@ -373,7 +373,7 @@ export class HostedToolWriter implements ItemWriter {
   }
 
   #send(type: string, members = ""): void {
-    this.#position.send(`response.${type}`, itemMembers(this.#position) + members);
+    this.#target.send(`response.${type}`, itemMembers(this.#target) + members);
   }
 }
 

@@ -22,10 +22,10 @@ interface Use {
   turnOf(turn: ResponsesTurn): ResponsesTurn;
 }
 
-const ANSWERED: Use = { route: RESPONSES_ROUTE, turnOf: (turn) => turn };
-const COMPACTED: Use = { route: COMPACT_ROUTE, turnOf: compactionOf };
+const RESPONSE_USE: Use = { route: RESPONSES_ROUTE, turnOf: (turn) => turn };
+const COMPACTION_USE: Use = { route: COMPACT_ROUTE, turnOf: compactionOf };
 
-/** Reads and renders turns that are long together with the stored items that they continue. */
+/** Returns the form for turns that are long together with the stored items that they continue. */
 function turnForm(use: Use): LongBodyForm {
   return {
     parse: parseJson,
@@ -41,7 +41,7 @@ function turnForm(use: Use): LongBodyForm {
   };
 }
 
-/** Reads and renders bodies without stored items. */
+/** Returns the form for bodies without stored items. */
 function bodyForm(use: Use): LongBodyForm {
   return {
     ...turnForm(use),
@@ -56,12 +56,12 @@ function bodyForm(use: Use): LongBodyForm {
   };
 }
 
-/** Reads and renders long bodies in a work thread, by the names of their forms. */
+/** The forms of long bodies by name. A work thread reads and renders the bodies. */
 export const longResponsesForms: Readonly<Record<`${LongUse}${"" | ".turn"}`, LongBodyForm>> = {
-  responses: bodyForm(ANSWERED),
-  "responses.turn": turnForm(ANSWERED),
-  "responses.compact": bodyForm(COMPACTED),
-  "responses.compact.turn": turnForm(COMPACTED),
+  responses: bodyForm(RESPONSE_USE),
+  "responses.turn": turnForm(RESPONSE_USE),
+  "responses.compact": bodyForm(COMPACTION_USE),
+  "responses.compact.turn": turnForm(COMPACTION_USE),
 };
 
 function bodyOf({ body }: ResponsesTurn): unknown {

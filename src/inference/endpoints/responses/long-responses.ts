@@ -5,7 +5,7 @@ import type { CallGuard } from "../../call/guard/call-guard.ts";
 import type { Preset } from "../../definitions/definition-cache.ts";
 import { chatRoutingView, type LongChatFacts } from "../chat-completions/long-chat.ts";
 import type { LongBodies, LongBody } from "../long-bodies.ts";
-import { GUARDRAILS_APPLIED } from "../paid-route.ts";
+import { APPLY_GUARDRAILS } from "../paid-route.ts";
 import type { StoredNeeds } from "./prepared-turn.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
 import type { ChainPosition, StoredItems } from "./response-store.ts";
@@ -42,16 +42,16 @@ interface TurnSource {
 
 /** A request whose body a work thread holds. */
 export class LongResponses {
-  readonly place: ChainPosition | undefined;
+  readonly position: ChainPosition | undefined;
   readonly #body: LongBody<LongResponsesFacts>;
 
   /** Set if the bytes are a turn, including the stored items that it continues, and not only the body. */
   readonly #turn: TurnSource | undefined;
 
-  constructor(body: LongBody<LongResponsesFacts>, turn?: TurnSource, place?: ChainPosition) {
+  constructor(body: LongBody<LongResponsesFacts>, turn?: TurnSource, position?: ChainPosition) {
     this.#body = body;
     this.#turn = turn;
-    this.place = place;
+    this.position = position;
   }
 
   get isTurn(): boolean {
@@ -87,12 +87,12 @@ export class LongResponses {
     return { ...facts, chat: chatRoutingView(facts.chat, this.#body) };
   }
 
-  at(place: ChainPosition | undefined): LongResponses {
-    return new LongResponses(this.#body, this.#turn, place);
+  withPosition(position: ChainPosition | undefined): LongResponses {
+    return new LongResponses(this.#body, this.#turn, position);
   }
 
-  async [GUARDRAILS_APPLIED](guard: CallGuard): Promise<LongResponses> {
-    return new LongResponses(await this.#body.screened(guard), this.#turn, this.place);
+  async [APPLY_GUARDRAILS](guard: CallGuard): Promise<LongResponses> {
+    return new LongResponses(await this.#body.screened(guard), this.#turn, this.position);
   }
 
   async storedInput(name: string): Promise<Uint8Array> {
@@ -105,7 +105,7 @@ export class LongResponses {
 /** The use of a long body: a response or a compaction. */
 export type LongUse = "responses" | "responses.compact";
 
-/** Reads a body in a work thread that is too long for the event loop: see `LongBodies`. */
+/** Reads, in a work thread, a body that is too long for the event loop: see `LongBodies`. */
 export async function readLongResponses(
   bodies: LongBodies,
   bytes: SharedBytes,
@@ -121,7 +121,7 @@ export async function readLongResponses(
 export interface LongBodyParts {
   readonly earlier: StoredItems;
   readonly referable: StoredItems;
-  readonly place: ChainPosition | undefined;
+  readonly position: ChainPosition | undefined;
   /** Ids of items that were removed from the conversation. */
   readonly removed: readonly string[];
 }

@@ -35,12 +35,12 @@ export class NamespaceTools {
   constructor({ tools }: ResponsesBody) {
     const functions = new Map<string, FlatTool>();
     const usedNames = new Set((tools ?? []).filter(isOffered).map(({ name }) => name));
-    let lacksSome = false;
+    let hasUnsupported = false;
     for (const { type, name: namespace, tools: inner } of tools ?? []) {
       if (type !== NAMESPACE) continue;
       const members: readonly unknown[] = Array.isArray(inner) ? inner : [];
       const supported = namespace === undefined ? [] : members.filter(isFlat);
-      lacksSome ||= supported.length < members.length;
+      hasUnsupported ||= supported.length < members.length;
       for (const tool of supported) {
         const key = keyOf(namespace!, tool.name);
         if (this.#names.has(key)) continue;
@@ -56,7 +56,7 @@ export class NamespaceTools {
       }
     }
     this.functions = functions;
-    this.hasUnsupportedTools = lacksSome;
+    this.hasUnsupportedTools = hasUnsupported;
   }
 
   /** Returns the function name of a call in the conversation, whose tool might no longer be offered. */

@@ -103,7 +103,7 @@ export class OutputItems {
     if (step === "added") {
       this.#endReasoning();
       this.#endMessage();
-      const writer = new ForeignItemWriter(this.#positionOf(prefixIn(fields)), fields);
+      const writer = new ForeignItemWriter(this.#targetOf(prefixIn(fields)), fields);
       this.#items.set(writer, undefined);
       this.#foreign.set(item, writer);
       return;
@@ -152,9 +152,9 @@ export class OutputItems {
       if (id === undefined || name === undefined) return;
       this.#endReasoning();
       const isCustom = this.#options.customTools.has(name);
-      const position = this.#positionOf(isCustom ? "ctc" : "fc");
+      const target = this.#targetOf(isCustom ? "ctc" : "fc");
       const called = this.#options.namespaced.get(name) ?? { name };
-      call = new (isCustom ? CustomCallWriter : FunctionCallWriter)(position, {
+      call = new (isCustom ? CustomCallWriter : FunctionCallWriter)(target, {
         callId: id,
         ...called,
       });
@@ -171,7 +171,7 @@ export class OutputItems {
       this.#endReasoning();
       this.#endMessage();
       const { type } = item;
-      writer = new HostedToolWriter(this.#positionOf(prefixOf(type)), item);
+      writer = new HostedToolWriter(this.#targetOf(prefixOf(type)), item);
       this.#items.set(writer, undefined);
       this.#runs.set(run, writer);
     }
@@ -197,7 +197,7 @@ export class OutputItems {
   #openMessage(phase?: string): MessageWriter {
     this.#endReasoning();
     if (this.#message === undefined) {
-      this.#message = new MessageWriter(this.#positionOf("msg"), phase);
+      this.#message = new MessageWriter(this.#targetOf("msg"), phase);
       this.#items.set(this.#message, undefined);
     }
     return this.#message;
@@ -208,7 +208,7 @@ export class OutputItems {
     if (this.#reasoning === undefined) {
       const isSummary = details.some(({ type }) => type === "reasoning.summary");
       const showsSummary = this.#options.showsSummary || isSummary;
-      this.#reasoning = new ReasoningWriter(this.#positionOf("rs"), showsSummary);
+      this.#reasoning = new ReasoningWriter(this.#targetOf("rs"), showsSummary);
       this.#items.set(this.#reasoning, undefined);
     }
     return this.#reasoning;
@@ -229,7 +229,7 @@ export class OutputItems {
     this.#items.set(writer, writer.json(status));
   }
 
-  #positionOf(prefix: string): ItemTarget {
+  #targetOf(prefix: string): ItemTarget {
     const index = this.#items.size;
     return { id: outputItemId(prefix, this.#options.name, index), index, send: this.#send };
   }

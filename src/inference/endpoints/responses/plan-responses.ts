@@ -2,7 +2,7 @@ import { GatewayError } from "../../../lib/errors.ts";
 import { type CandidateSupport, filterBySupport } from "../../call/routing/filter-by-support.ts";
 import type { Candidate, RoutePlan, UnsupportedFields } from "../../call/routing/plan-route.ts";
 import { planFields } from "../chat-completions/request-fields.ts";
-import { goesAsItems, unsupportedProviderTools } from "./provider-tools.ts";
+import { receivesItems, unsupportedProviderTools } from "./provider-tools.ts";
 import type { ResponsesFacts } from "./request-facts.ts";
 
 /** Features that coding agents request by default. They are left out if a model does not support them. */
@@ -37,29 +37,30 @@ export function planResponses(
   if (plan.candidates.length === 0) return plan;
   const requiresAll = chat.provider?.require_parameters === true;
   if (requiresAll && ofProvider === undefined && untranslated.length > 0) {
-    throw lacking(untranslated[0]!);
+    throw unsupportedError(untranslated[0]!);
   }
-  const able =
+  const supportedPlan =
     ofProvider === undefined
       ? plan
       : filterBySupport(plan, (candidate) => unsupportedItems(facts, candidate, requiresAll));
   let planned: RoutePlan;
   try {
-    planned = planFields(chat, able, HINTS);
+    planned = planFields(chat, supportedPlan, HINTS);
   } catch (error) {
     throw renamed(error);
   }
   if (untranslated.length === 0 && planned.unsupported === undefined) return planned;
-  const lacked = new Map<Candidate, UnsupportedFields>();
+  const unsupported = new Map<Candidate, UnsupportedFields>();
   for (const candidate of planned.candidates) {
     const { leftOut = [], listed = [] } = planned.unsupported?.get(candidate) ?? {};
     const missed = listed.filter((name) => isMissed(name, chat.reasoning));
     const ofItems = unsupportedItems(facts, candidate, false);
     const all = [...new Set([...missed.map(nameOf), ...ofItems.listed])];
     const without = [...leftOut, ...ofItems.leftOut];
-    if (all.length + without.length > 0) lacked.set(candidate, { leftOut: without, listed: all });
+    if (all.length + without.length > 0)
+      unsupported.set(candidate, { leftOut: without, listed: all });
   }
-  return { ...planned, unsupported: lacked };
+  return { ...planned, unsupported };
 }
 
 /** Returns the tools and items without a counterpart in chats that a candidate does not support. */
@@ -70,7 +71,7 @@ function unsupportedItems(
 ): CandidateSupport {
   const { untranslated, ofProvider, chat } = facts;
   const { leftOut, barrier } = unsupportedProviderTools(facts, candidate);
-  const asItems = goesAsItems(facts, candidate);
+  const asItems = receivesItems(facts, candidate);
   const penalties = asItems ? PENALTIES.filter((name) => chat[name]) : [];
   const sent = asItems ? (ofProvider?.tools ?? []).map(({ type }) => `tools.${type}`) : [];
   const missed = untranslated.filter((name) => {
@@ -99,7 +100,7 @@ function nameOf(field: string): string {
   return Object.hasOwn(NAMES, field) ? NAMES[field]! : field.replace(CONTENT, "input");
 }
 
-function lacking(param: string): GatewayError {
+function unsupportedError(param: string): GatewayError {
   const message = `${param} is not supported by any provider of the model.`;
   return new GatewayError("unsupported_parameter", message, { param });
 }

@@ -6,7 +6,12 @@ import type { CallGuard } from "../../call/guard/call-guard.ts";
 import type { DefinitionCache } from "../../definitions/definition-cache.ts";
 import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
-import { GUARDRAILS_APPLIED, type LoadedBody, type Prepare } from "../paid-route.ts";
+import {
+  APPLY_GUARDRAILS,
+  type LoadedBody,
+  type PaidContext,
+  type Prepare,
+} from "../paid-route.ts";
 import { compactionOf } from "./compaction.ts";
 import { referredId } from "./item-references.ts";
 import { type LongBodyParts, LongResponses, readLongTurn } from "./long-responses.ts";
@@ -54,15 +59,15 @@ export function needsOf(body: ResponsesBody): StoredNeeds | undefined {
 /** A request with its stored items, short enough for the event loop. */
 export class ShortTurn {
   readonly turn: ResponsesTurn;
-  readonly place: ChainPosition | undefined;
+  readonly position: ChainPosition | undefined;
 
-  constructor(turn: ResponsesTurn, place: ChainPosition | undefined) {
+  constructor(turn: ResponsesTurn, position: ChainPosition | undefined) {
     this.turn = turn;
-    this.place = place;
+    this.position = position;
   }
 
-  async [GUARDRAILS_APPLIED](guard: CallGuard): Promise<ShortTurn> {
-    return new ShortTurn((await guard.input(this.turn)) as ResponsesTurn, this.place);
+  async [APPLY_GUARDRAILS](guard: CallGuard): Promise<ShortTurn> {
+    return new ShortTurn((await guard.input(this.turn)) as ResponsesTurn, this.position);
   }
 }
 
@@ -88,22 +93,12 @@ export class TurnPreparation {
     this.#fill = preparePreset(dependencies.definitions, filledResponses, checkResponses);
   }
 
-  /**
-   * Prepares a request. Returns without waiting if the request refers to no stored items. Throws or rejects
-   * if the request is rejected.
-   */
-  readonly prepare: Prepare = (context, admit) => {
-    const filled = this.#fill(context, admit);
-    return filled instanceof Promise
-      ? filled.then(({ body }) => this.#prepare(context, body, admit))
-      : this.#prepare(context, filled.body, admit);
-  };
-
-  #prepare(
-    context: RequestContext,
-    body: unknown,
+  /** Returns the turn of a request as its body. Rejects if the request is rejected. */
+  readonly prepare = async (
+    context: PaidContext,
     admit: Parameters<Prepare>[1],
-  ): LoadedBody | Promise<LoadedBody> {
+  ): Promise<LoadedBody> => {
+    const { body } = (await this.#fill(context, admit)) ?? context;
     const { admittedRateHeaders } = context;
     if (body instanceof LongResponses) {
       const { needs } = body;
@@ -116,7 +111,7 @@ export class TurnPreparation {
     if (needs !== undefined) return this.#load(context, body as ResponsesBody, needs, admit);
     const turn = { body: body as ResponsesBody, earlier: [], referable: [] };
     return { body: this.#short(turn, undefined), admittedRateHeaders };
-  }
+  };
 
   async #load(
     context: RequestContext,
@@ -138,32 +133,34 @@ export class TurnPreparation {
         : await store.conversation(organizationId, previousId);
     const referable = await store.itemsOf(organizationId, referredIds);
     const earlier = before?.items ?? { pieces: [], byteLength: 0 };
-    const place = before?.place;
+    const position = before?.position;
     const removed = ofConversation?.removedItems ?? [];
-    const parts = { earlier, referable, place, removed };
+    const parts = { earlier, referable, position, removed };
     const isShort = earlier.byteLength + referable.byteLength <= MAX_WHOLE_BYTES;
     if (isShort && !(body instanceof LongResponses)) {
       const turn = { body, earlier: parsed(earlier), referable: parsed(referable), removed };
-      return { body: this.#short(turn, place), admittedRateHeaders };
+      return { body: this.#short(turn, position), admittedRateHeaders };
     }
     const bodyHash = body instanceof LongResponses ? body.bodyHash : undefined;
     return { body: await this.#readLong(context, parts, bodyHash), admittedRateHeaders };
   }
 
-  #short(turn: ResponsesTurn, place: ChainPosition | undefined): ShortTurn {
+  #short(turn: ResponsesTurn, position: ChainPosition | undefined): ShortTurn {
     const { isCompacted } = this.#dependencies;
-    return isCompacted ? new ShortTurn(compactionOf(turn), undefined) : new ShortTurn(turn, place);
+    return isCompacted
+      ? new ShortTurn(compactionOf(turn), undefined)
+      : new ShortTurn(turn, position);
   }
 
   /** Reads one JSON text with all parts of the turn in the work thread. */
   async #readLong(
     context: RequestContext,
-    { earlier, referable, place, removed }: LongBodyParts,
+    { earlier, referable, position, removed }: LongBodyParts,
     bodyHash: string | undefined,
   ): Promise<LongResponses> {
-    const { log, request, caller } = context;
+    const { lifetime, request, caller } = context;
     const bytes = turnText({ earlier, referable, removed }, bodyBytes(context));
-    const release = log.releaseBody;
+    const release = lifetime.releaseBody;
     const { longBodies, isCompacted } = this.#dependencies;
     const owner = caller.key.organizationId;
     const use = isCompacted ? "responses.compact" : "responses";
@@ -171,8 +168,8 @@ export class TurnPreparation {
     const read = await readLongTurn(longBodies, bytes, owner, request.signal, turn);
     // The turn includes the body.
     release?.();
-    log.releaseBody = () => read.release();
-    return read.responses.at(place);
+    lifetime.releaseBody = () => read.release();
+    return read.responses.withPosition(position);
   }
 }
 
@@ -185,7 +182,7 @@ const TEXT = new TextEncoder();
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf];
 
 function turnText(
-  { earlier, referable, removed }: Omit<LongBodyParts, "place">,
+  { earlier, referable, removed }: Omit<LongBodyParts, "position">,
   body: readonly Uint8Array[],
 ): SharedBytes {
   const writer = new SharedBytesWriter();

@@ -33,7 +33,7 @@ const NAMES: Readonly<Record<string, string>> = {
   max_tokens: "max_output_tokens",
   max_completion_tokens: "max_output_tokens",
 };
-/** `top_logprobs` implies it. */
+/** Members that another member implies: `top_logprobs` implies `logprobs`. */
 const IMPLIED: ReadonlySet<string> = new Set(["logprobs"]);
 
 const SHAPES: Readonly<Record<string, (value: never, body: ResponsesBody) => Fields>> = {

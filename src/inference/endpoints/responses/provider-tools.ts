@@ -16,25 +16,25 @@ interface ProviderTool {
   /** True if the provider runs the tool. The model reads the conversation again after each run. */
   readonly isRun: boolean;
   /**
-   * The cost of a run besides tokens. A price of the catalogue, `tokens` if there is none, or `own key` if
-   * the gateway cannot meter it or would use the operator's account. A tool with `own key` is served only
-   * with the organization's own key.
+   * The cost of a run besides tokens: a price of the catalogue, `tokens` if there is none, or `byok` if the
+   * gateway cannot meter it or would use the operator's account. A tool with `byok` is served only with the
+   * organization's own key.
    */
-  readonly terms: keyof ModelPrices | "tokens" | "own key";
+  readonly terms: keyof ModelPrices | "tokens" | "byok";
 }
 
 const TOOLS: Readonly<Record<string, ProviderTool>> = {
   web_search: { isRun: true, terms: "webSearchFemto" },
   web_search_2025_08_26: { isRun: true, terms: "webSearchFemto" },
   // Its price differs by model.
-  web_search_preview: { isRun: true, terms: "own key" },
-  web_search_preview_2025_03_11: { isRun: true, terms: "own key" },
+  web_search_preview: { isRun: true, terms: "byok" },
+  web_search_preview_2025_03_11: { isRun: true, terms: "byok" },
   mcp: { isRun: true, terms: "tokens" },
   // Stores and containers belong to the account. The operator's account is shared by all organizations.
-  file_search: { isRun: true, terms: "own key" },
-  code_interpreter: { isRun: true, terms: "own key" },
-  image_generation: { isRun: true, terms: "own key" },
-  shell: { isRun: true, terms: "own key" },
+  file_search: { isRun: true, terms: "byok" },
+  code_interpreter: { isRun: true, terms: "byok" },
+  image_generation: { isRun: true, terms: "byok" },
+  shell: { isRun: true, terms: "byok" },
   computer_use_preview: { isRun: false, terms: "tokens" },
   computer: { isRun: false, terms: "tokens" },
   local_shell: { isRun: false, terms: "tokens" },
@@ -76,7 +76,10 @@ export function isProviderTool({ type }: Pick<Tool, "type">): boolean {
   return Object.hasOwn(TOOLS, type);
 }
 
-/** Returns true if the tool is sent to a provider. A web search that an agent offers by default is not sent. */
+/**
+ * Returns true if the tool is sent to a provider. A web search with `external_web_access: false`, which coding
+ * agents offer by default, is not sent.
+ */
 export function isSentToProvider(tool: Tool): boolean {
   if (!isProviderTool(tool)) return false;
   return tool.type !== "web_search" || tool.external_web_access !== false;
@@ -111,7 +114,7 @@ export function providerToolUse(
 }
 
 /** Returns true if the candidate receives the request as items. */
-export function goesAsItems(
+export function receivesItems(
   { ofProvider, runsHere }: ResponsesFacts,
   { provider, ...endpoint }: Candidate,
 ): boolean {
@@ -129,22 +132,22 @@ export function unsupportedProviderTools(
 ): CandidateSupport {
   const leftOut: string[] = [];
   let barrier: CandidateSupport["barrier"];
-  const asItems = goesAsItems(facts, candidate);
+  const asItems = receivesItems(facts, candidate);
   for (const { type, param, isHint } of facts.ofProvider?.tools ?? []) {
     if (facts.runsHere === true && isRunHere({ type })) continue;
     // A chat has the functions of the namespace.
     if (type === NAMESPACE) continue;
-    if (asItems && isOnItsTerms(type, candidate)) continue;
+    if (asItems && canBill(type, candidate)) continue;
     if (isHint) leftOut.push(`tools.${type}`);
     else barrier ??= { name: type, param };
   }
   return { leftOut, listed: leftOut, barrier };
 }
 
-function isOnItsTerms(type: string, { terms, byokKeyId }: Candidate): boolean {
+function canBill(type: string, { terms, byokKeyId }: Candidate): boolean {
   const { terms: cost } = TOOLS[type]!;
   if (byokKeyId !== undefined || cost === "tokens") return true;
-  return cost !== "own key" && terms.prices[cost] !== undefined;
+  return cost !== "byok" && terms.prices[cost] !== undefined;
 }
 
 /**

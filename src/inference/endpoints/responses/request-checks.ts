@@ -5,8 +5,8 @@ import { assertSupported } from "../chat-completions/request-checks.ts";
 import { referredId } from "./item-references.ts";
 import { isProviderTool } from "./provider-tools.ts";
 import {
-  chosenHere,
   conversationIdOf,
+  functionOfChoice,
   type Item,
   inputItems,
   isOffered,
@@ -115,7 +115,7 @@ export function assertChat(chat: ChatRequest): void {
 /**
  * Throws 400 for an invalid item.
  *
- * @param place the path of the field with the items
+ * @param path the path of the field with the items
  */
 export function assertItems(items: readonly Item[], path: string): void {
   for (const [at, item] of items.entries()) assertItem(item, `${path}.${at}`);
@@ -190,7 +190,7 @@ function assertTools({ tools }: ResponsesBody): void {
   });
 }
 
-const CHOSEN: ReadonlySet<string> = new Set(["function", "custom"]);
+const CALLERS_TOOLS: ReadonlySet<string> = new Set(["function", "custom"]);
 
 /** Throws 400 for a choice of a tool that is not offered. */
 function assertChoice({ tools, tool_choice: choice }: ResponsesBody): void {
@@ -199,16 +199,16 @@ function assertChoice({ tools, tool_choice: choice }: ResponsesBody): void {
   const runHere = (tools ?? []).filter(isRunHere);
   const ofProvider = new Set((tools ?? []).filter(isProviderTool).map(({ type }) => type));
   const assertNamed = (type: string, name: string | undefined, path: string) => {
-    const functionName = chosenHere({ type, name });
+    const functionName = functionOfChoice({ type, name });
     if (functionName !== undefined) {
       const isThere = runHere.some(
-        (tool) => tool.type === type || chosenHere(tool) === functionName,
+        (tool) => tool.type === type || functionOfChoice(tool) === functionName,
       );
       if (!isThere) throw invalid(`${path}.type`, "is not the type of a tool");
       return;
     }
     if (ofProvider.has(type)) return;
-    if (!CHOSEN.has(type)) throw unsupported(`${path}.type`, ` ${JSON.stringify(type)}`);
+    if (!CALLERS_TOOLS.has(type)) throw unsupported(`${path}.type`, ` ${JSON.stringify(type)}`);
     if (!offered.has(name)) throw invalid(`${path}.name`, "is not the name of a tool");
   };
   if (typeof choice === "string") {

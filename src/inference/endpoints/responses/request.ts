@@ -133,7 +133,7 @@ const RUN_HERE: ReadonlyMap<string, string> = new Map([
 /** The type of tools on remote servers. Their functions have separate names. */
 const REMOTE_TYPE = "mcp";
 
-/** Returns true for tools that coding agents offer with every call. A model without them works as well. */
+/** Returns true for tools that coding agents offer with every call. Models that do not support them work without. */
 export function isOfferedByDefault(tool: Fields): boolean {
   if (tool.type === "namespace") return true;
   return tool.type === "web_search" && tool.external_web_access !== undefined;
@@ -148,7 +148,7 @@ export function isRunHere(tool: Tool): boolean {
  * Returns the function that a choice of a gateway-run tool names. Null is any tool of a server. Returns
  * undefined for other tools.
  */
-export function chosenHere({
+export function functionOfChoice({
   type,
   name,
 }: Pick<ToolChoice, "type" | "name">): string | null | undefined {

@@ -34,7 +34,7 @@ export class ResponseStoreWriter {
   }
 
   /** Writes the input of a response that clients can read before it is answered. */
-  async keepInput(admitted: AdmittedResponse): Promise<void> {
+  async storeInput(admitted: AdmittedResponse): Promise<void> {
     const writing = this.#writeInput(admitted);
     this.#inputs.set(admitted.request, writing);
     await writing;
@@ -44,11 +44,11 @@ export class ResponseStoreWriter {
    * Stores the answer before it is charged. Returns the effect that makes it visible, or undefined if the
    * response is not stored.
    */
-  async keep(
+  async storeAnswer(
     admitted: AdmittedResponse,
     { head, output }: ResponseContents,
   ): Promise<StatementEffect | undefined> {
-    const { facts, position: place } = admitted.request;
+    const { facts, position } = admitted.request;
     if (!facts.isStored) return undefined;
     const response = rowOf(admitted);
     const encoder = new TextEncoder();
@@ -72,12 +72,12 @@ export class ResponseStoreWriter {
         ["output", outputBytes],
       ]);
     }
-    const chainBytes = (place?.chainBytes ?? 0) + inputBytes + outputBytes.length;
+    const chainBytes = (position?.chainBytes ?? 0) + inputBytes + outputBytes.length;
     return this.#store.keep({
       id: response.id,
       storedBytes: inputBytes + outputBytes.length,
       chainBytes,
-      conversationId: place?.conversationId,
+      conversationId: position?.conversationId,
     });
   }
 
@@ -88,12 +88,12 @@ export class ResponseStoreWriter {
   }
 }
 
-function rowOf({ requestId, hold, request: { position: place } }: AdmittedResponse): NewResponse {
+function rowOf({ requestId, hold, request: { position } }: AdmittedResponse): NewResponse {
   const id = responseId(nameOfResponse(requestId));
   return {
     id,
     organizationId: hold.organizationId,
-    previousId: place?.previousId ?? null,
-    chainId: place?.chainId ?? id,
+    previousId: position?.previousId ?? null,
+    chainId: position?.chainId ?? id,
   };
 }

@@ -1,5 +1,5 @@
 import type { Database } from "../../../../db/client.ts";
-import type { CachedResponse, StatementEffect } from "../../../../db/ledger/effects.ts";
+import type { StatementEffect, StoredResponse } from "../../../../db/ledger/effects.ts";
 import { findConversation } from "../../../../db/queries/conversations.ts";
 import {
   type ChainPiece,
@@ -19,7 +19,7 @@ import { FairSemaphore } from "../../../lib/fair-share.ts";
 import type { Keyring } from "../../../lib/keyring.ts";
 import { yieldToEventLoop } from "../../../lib/yield-to-event-loop.ts";
 
-/** Bytes of a sealed piece. Sealing and writing a piece takes about a millisecond. */
+/** Maximum bytes of a sealed piece. Sealing and writing a piece takes about a millisecond. */
 const PIECE_BYTES = 262_144;
 /** Maximum bytes of the stored items that a request refers to. Equal to the limit of a body. */
 export const MAX_STORED_INPUT_BYTES = 33_554_432;
@@ -30,7 +30,7 @@ export const MAX_STORED_INPUT_BYTES = 33_554_432;
 const OPENED_AT_ONCE_BYTES = 4_194_304;
 const BYTES_OF_OPENING = 8_192;
 /**
- * Bytes of a long conversation. Long conversations are read in turn, because they take several times their
+ * Maximum bytes of a short conversation. Longer ones are read in turn, because they take several times their
  * length in memory.
  */
 const LONG_BYTES = 1_048_576;
@@ -57,7 +57,7 @@ export interface ChainPosition {
 
 interface ConversationItems {
   readonly items: StoredItems;
-  readonly place: ChainPosition;
+  readonly position: ChainPosition;
   /** Ids of items that were removed from the conversation. */
   readonly removedItems: readonly string[];
 }
@@ -143,7 +143,7 @@ export class ResponseStore {
   }
 
   /** Returns the effect that makes a response visible with its charge. */
-  keep(response: CachedResponse): StatementEffect {
+  keep(response: StoredResponse): StatementEffect {
     return keepResponseEffect(response);
   }
 
@@ -154,7 +154,7 @@ export class ResponseStore {
   async conversation(
     organizationId: string,
     id: string,
-  ): Promise<{ readonly items: StoredItems; readonly place: ChainPosition }> {
+  ): Promise<{ readonly items: StoredItems; readonly position: ChainPosition }> {
     const response = await findResponse(this.#sql, organizationId, id);
     if (response === undefined) throw previousNotFound(id);
     const { chainId, chainBytes } = response;
@@ -164,12 +164,12 @@ export class ResponseStore {
       if (!isWhole) throw previousNotFound(id);
       return this.#open(pieces);
     });
-    return { items, place: { previousId: id, chainId, chainBytes } };
+    return { items, position: { previousId: id, chainId, chainBytes } };
   }
 
   /**
    * Returns all items of a conversation, including removed ones, and the position after them. Throws 404 if
-   * the conversation does not exist, and 413.
+   * the conversation does not exist, and 413 if the items are longer than a body can be.
    */
   async ofConversation(organizationId: string, id: string): Promise<ConversationItems> {
     const conversation = await findConversation(this.#sql, organizationId, id);
@@ -183,13 +183,13 @@ export class ResponseStore {
             const { pieces } = await readChain(this.#sql, organizationId, previousId);
             return this.#open(pieces);
           });
-    const place = { previousId, chainId: id, chainBytes, conversationId: id };
-    return { items, place, removedItems };
+    const position = { previousId, chainId: id, chainBytes, conversationId: id };
+    return { items, position, removedItems };
   }
 
   /**
    * Returns the items of responses. Responses that no longer exist or belong to another organization are left
-   * out. Throws 413.
+   * out. Throws 413 if the items are longer than a body can be.
    */
   async itemsOf(organizationId: string, ids: readonly string[]): Promise<StoredItems> {
     if (ids.length === 0) return NOTHING;

@@ -6,7 +6,6 @@ import type { Usage } from "../../../lib/usage.ts";
 import type { ChatAnswer, ChatEvent, PieceReader } from "../../../providers/interface.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import { notStreamed } from "../../../providers/transport/call-failures.ts";
-import { RawStreamEvents } from "../../../providers/typed-answers.ts";
 import { type ProviderCall, sentLimit } from "../../call/call.ts";
 import type { AnswerFacts, OpenedStream, StepMoney, StreamForm } from "../../call/endpoint.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
@@ -21,7 +20,7 @@ import {
 } from "./accepted.ts";
 import { loopOfTools } from "./hosted-loop.ts";
 import type { OutputOptions } from "./output-items.ts";
-import { goesAsItems } from "./provider-tools.ts";
+import { receivesItems } from "./provider-tools.ts";
 import { nameOfResponse } from "./response-json.ts";
 import { EVENT_STREAM, errorFrame, ResponseRenderer } from "./response-renderer.ts";
 import type { ResponseStoreWriter } from "./response-store-writer.ts";
@@ -55,7 +54,7 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
     this.keepalive = background === undefined ? ": keepalive\n\n" : "";
   }
 
-  /** Returns true if a background response has failed before any of it was shown. */
+  /** Returns true if a background response without a stream has failed. Nothing of it is shown, so it costs nothing. */
   isWaived(): boolean {
     return this.isDeliveredWhole && this.#background!.failure !== undefined;
   }
@@ -64,7 +63,7 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
     return 1;
   }
 
-  keepsBody({ hosted }: AcceptedResponse): boolean {
+  resendsBody({ hosted }: AcceptedResponse): boolean {
     return hosted !== undefined;
   }
 
@@ -103,8 +102,8 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
     return answer instanceof ResponseRenderer ? answer.withRuns(counted) : counted;
   }
 
-  keep(answer: StreamedAnswer, admitted: AdmittedResponse, facts: AnswerFacts) {
-    return this.#storeWriter.keep(admitted, this.#whole(answer, facts));
+  storeAnswer(answer: StreamedAnswer, admitted: AdmittedResponse, facts: AnswerFacts) {
+    return this.#storeWriter.storeAnswer(admitted, this.#whole(answer, facts));
   }
 
   ending(answer: StreamedAnswer, _request: AcceptedResponse, facts: AnswerFacts): string {
@@ -150,7 +149,7 @@ export function askFor(call: ProviderCall, candidate: Candidate, admitted: Admit
     const answer = await chat(call, candidate, admitted, limit, added);
     if (answer.kind === "events") return answer.reader();
     if (answer.kind !== "stream") throw notStreamed();
-    return new RawStreamEvents(answer, { ...options, id: call.requestId });
+    return answer.events({ ...options, id: call.requestId });
   };
 }
 
@@ -168,7 +167,7 @@ export function chat(
   added?: AddedParts,
 ): Promise<ChatAnswer> {
   const { fields, facts } = admitted.request;
-  const asItems = goesAsItems(facts, candidate);
+  const asItems = receivesItems(facts, candidate);
   call.asItems = asItems;
   call.body = providerBody(fields, candidate, limit, admitted.plan.unsupported, { added, asItems });
   return candidate.provider.chat!(call);

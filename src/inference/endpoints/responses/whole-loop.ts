@@ -50,7 +50,7 @@ export async function outputOfLoop(
   } catch (error) {
     failure = asFailure(error, call);
     void loop.cancel().catch(() => undefined);
-    if (!loop.hasTakenStep) throw failure;
+    if (!loop.hasCompletedStep) throw failure;
   }
   const { json, finish = "stop", limit } = renderer.items;
   const { usage, outputTokens: estimatedTokens } = renderer;

@@ -35,9 +35,9 @@ import { type SpeechRequest, speechBody, speechEvent } from "./schema.ts";
 import { SoundLength } from "./sound-length.ts";
 import { assertSound, SpeechAnswer } from "./speech-answer.ts";
 
-/** Bytes of a complete answer, which is held in memory. A stream has no such limit. */
+/** Maximum bytes of a complete answer, which is held in memory. A stream has no such limit. */
 const MAX_WHOLE_BYTES = 32 * 1024 * 1024;
-/** The rate of audio with 48 kHz, 16 bits and two channels. */
+/** Maximum bytes per second of audio: 48 kHz, 16 bits and two channels. */
 const MAX_BYTES_A_SECOND = 192_000;
 
 interface AcceptedSpeech extends AcceptedRequest {

@@ -33,7 +33,7 @@ import { screenedTranscript } from "./screened-transcript.ts";
 import { eventsOfTranscript, frameOf, TranscriptAnswer } from "./transcript-answer.ts";
 
 const MEBIBYTE = 1024 * 1024;
-/** Bytes of text per second of audio. More than people speak, and more than models write for silence. */
+/** Maximum bytes of text per second of audio. More than people speak, and more than models write for silence. */
 const MAX_TEXT_BYTES_A_SECOND = 4_096;
 const SPARE_TEXT_BYTES = 1_048_576;
 
@@ -161,7 +161,7 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
     const requested = {
       task: this.#task,
       needs,
-      logprobs: asksLogprobs(fields),
+      logprobs: wantsLogprobs(fields),
       prompt: fields.prompt ?? undefined,
       temperature: fields.temperature ?? undefined,
       language: fields.language ?? undefined,
@@ -196,7 +196,7 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
       ? "stream"
       : needs.words
         ? "timestamp_granularities"
-        : asksLogprobs(fields) && "include";
+        : wantsLogprobs(fields) && "include";
     if (!param) return;
     const message = `${param} is not supported with a guardrail on the output, which cannot check it.`;
     throw new GatewayError("unsupported_parameter", message, { param });
@@ -276,7 +276,7 @@ async function transcribe(
       prompt: fields.prompt ?? undefined,
       temperature: fields.temperature ?? undefined,
       needs,
-      logprobs: asksLogprobs(fields),
+      logprobs: wantsLogprobs(fields),
       stream,
       fields: providerFields(fields),
     }),
@@ -315,7 +315,7 @@ function assertFits(fields: TranscriptionRequest, format: TranscriptFormat, task
   if (fields.timestamp_granularities && format !== "verbose_json") {
     throw invalid("timestamp_granularities", "needs response_format verbose_json");
   }
-  if (asksLogprobs(fields) && format !== "json") {
+  if (wantsLogprobs(fields) && format !== "json") {
     throw invalid("include", "logprobs need response_format json");
   }
   if (fields.stream === true && !STREAMED.has(format)) {
@@ -323,7 +323,7 @@ function assertFits(fields: TranscriptionRequest, format: TranscriptFormat, task
   }
 }
 
-function asksLogprobs({ include }: TranscriptionRequest): boolean {
+function wantsLogprobs({ include }: TranscriptionRequest): boolean {
   return include?.includes("logprobs") === true;
 }
 

@@ -15,7 +15,7 @@ export const transcriptionFields = Type.Object({
   prompt: optional(Type.String({ maxLength: MAX_PROMPT_CHARACTERS })),
   response_format: optional(
     Type.Enum(["json", "text", "srt", "verbose_json", "vtt", "diarized_json"], {
-      description: "json by default. diarized_json is supported only for transcriptions",
+      description: "Default: json. diarized_json is supported for transcriptions only",
     }),
   ),
   temperature: optional(Type.Number({ minimum: 0, maximum: 1 })),

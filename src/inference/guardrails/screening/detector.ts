@@ -4,7 +4,8 @@ export interface Span {
   readonly end: number;
 }
 
-export interface Found extends Span {
+/** A match and its replacement. */
+export interface LabelledSpan extends Span {
   /** The replacement text: "[EMAIL]". */
   readonly label: string;
 }
@@ -14,7 +15,7 @@ export interface Detector {
   /** The time per character, as a multiple of a search for personal data. */
   readonly cost: number;
   /** Returns all matches that begin at `from` or later, in any order. */
-  find(text: string, from: number): Found[];
+  find(text: string, from: number): LabelledSpan[];
   /** Returns true if a whole text has a match. Defined if that is faster than finding its position. */
   isIn?(text: string): boolean;
   /**
@@ -30,6 +31,7 @@ export function heldByLength(longest: number): Detector["heldFrom"] {
   return (text) => Math.max(0, text.length - longest - 1);
 }
 
+/** Returns all matches of a global expression that begin at `from` or later, including overlapping ones. */
 export function allMatches(expression: RegExp, text: string, from: number): RegExpExecArray[] {
   const all: RegExpExecArray[] = [];
   expression.lastIndex = from;

@@ -1,12 +1,9 @@
-import { allMatches, type Detector, type Found, heldByLength } from "./detector.ts";
+import { allMatches, type Detector, heldByLength, type LabelledSpan } from "./detector.ts";
 
-/**
- * Heuristics for prompt injection: phrases in English, German, French, Spanish, Italian, Dutch and
- * Portuguese. Other wordings are not detected.
- */
 const GAP = '[\\s"“”„:,_-]{1,4}';
 const ANY = (most: number) => `(?:[\\p{L}'’]{1,20}${GAP}){0,${most}}`;
 
+/** Phrases of prompt injection in English, German, French, Spanish, Italian, Dutch and Portuguese. */
 const PHRASES: readonly string[] = [
   `(?:ignore|disregard|forget|override|bypass|neglect)${GAP}${ANY(4)}(?:previous|prior|above|earlier|preceding|former|initial|original|system|your|these|those)${GAP}${ANY(3)}(?:instructions?|prompts?|rules|guidelines|directions|commands|constraints|programming|messages?)`,
   `(?:ignore|disregard|forget)${GAP}(?:everything|anything|all)${GAP}${ANY(3)}(?:above|before|previously|said|told)`,
@@ -31,11 +28,12 @@ const HEURISTICS = new RegExp(
 /** Sixteen words with their gaps. Longer than any phrase above. */
 const MAX_PHRASE = 384;
 
+/** Detects prompt injection by known phrases. Other wordings are not detected. */
 export class Injection implements Detector {
   readonly cost = 1;
   readonly heldFrom = heldByLength(MAX_PHRASE);
 
-  find(text: string, from: number): Found[] {
+  find(text: string, from: number): LabelledSpan[] {
     return allMatches(HEURISTICS, text, from).map((match) => ({
       start: match.index,
       end: match.index + match[0].length,

@@ -1,7 +1,7 @@
 import type { AST } from "@eslint-community/regexpp";
 import { RegExpParser } from "@eslint-community/regexpp";
 import { RE2JS, RE2JSException } from "re2js";
-import { type Detector, type Found, heldByLength } from "./detector.ts";
+import { type Detector, heldByLength, type LabelledSpan } from "./detector.ts";
 
 export const MAX_PATTERN_CHARACTERS = 1_000;
 /** Maximum instructions of a compiled pattern. They determine the cost of one character. */
@@ -10,9 +10,10 @@ const MAX_PROGRAM = 4_000;
  * Maximum instructions times characters of a match. They determine the cost of screening one piece of a
  * stream.
  */
-const MAX_LOOK = 1_000_000;
+const MAX_PIECE_COST = 1_000_000;
 /**
- * For some patterns, such as `a.*b|a`, finding all matches takes time quadratic in the length of the text.
+ * Longest time to find all matches, plus a time for each character. For some patterns, such as `a.*b|a`, the
+ * search takes time quadratic in the length of the text.
  */
 const MAX_SEARCH_MS = 50;
 const MAX_SEARCH_MS_A_CHARACTER = 0.01;
@@ -52,7 +53,7 @@ export class Pattern implements Detector {
     if (this.#compiled.test("")) throw new PatternError("matches an empty text");
     const { shortest, longest } = lengthsOf(source);
     this.longest = Math.min(longest, MAX_MATCH_CHARACTERS);
-    if (program * this.longest > MAX_LOOK) throw new PatternError("is too complex");
+    if (program * this.longest > MAX_PIECE_COST) throw new PatternError("is too complex");
     const least = this.longest === MAX_MATCH_CHARACTERS ? COST_WITHOUT_BOUND : 1;
     this.cost = Math.max(least, program / USUAL_PROGRAM);
     // An empty match does not count, so `test` is only exact if matches cannot be empty.
@@ -60,10 +61,10 @@ export class Pattern implements Detector {
     this.heldFrom = heldByLength(this.longest);
   }
 
-  find(text: string, from: number): Found[] {
+  find(text: string, from: number): LabelledSpan[] {
     // Testing is much faster than finding positions.
     if (!this.#compiled.test(text)) return [];
-    const spans: Found[] = [];
+    const spans: LabelledSpan[] = [];
     const matcher = this.#compiled.matcher(text);
     const untilMs = performance.now() + MAX_SEARCH_MS + text.length * MAX_SEARCH_MS_A_CHARACTER;
     let searched = 0;

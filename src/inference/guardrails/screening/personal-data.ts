@@ -6,7 +6,7 @@ import {
   findPhones,
   MAX_EMAIL,
 } from "./contact-data.ts";
-import type { Detector, Found, Span } from "./detector.ts";
+import type { Detector, LabelledSpan, Span } from "./detector.ts";
 import { findNumbers, NATIONAL_IDS } from "./national-ids.ts";
 
 type Finder = (text: string, from: number) => Span[];
@@ -51,8 +51,8 @@ export class PersonalData implements Detector {
     this.#findsEmails = entities.includes("email");
   }
 
-  find(text: string, from: number): Found[] {
-    const all: Found[] = [];
+  find(text: string, from: number): LabelledSpan[] {
+    const all: LabelledSpan[] = [];
     const add = (label: string, spans: readonly Span[]) => {
       for (const { start, end } of spans) all.push({ start, end, label });
     };

@@ -19,8 +19,8 @@ export interface PlainText {
 const INVISIBLE = /[\p{Default_Ignorable_Code_Point}\p{Cf}\ufff9-\ufffb]/u;
 const INVISIBLES = new RegExp(INVISIBLE, "gu");
 /**
- * Marks without meaning in most scripts if they combine with no letter: strokes and dots through and around
- * letters.
+ * Strokes and dots through and around letters. They mean nothing in most scripts unless NFKC combines them
+ * with a letter.
  */
 const GENERIC_MARK = /[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]/;
 const GENERIC_MARKS = new RegExp(GENERIC_MARK, "g");

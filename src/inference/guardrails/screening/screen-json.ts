@@ -2,15 +2,15 @@ import { isFields } from "../../../lib/json.ts";
 import { type Hit, type ScreeningRule, screenedText, TextWindow } from "./text-window.ts";
 
 /** The result of screening a value. */
-export interface Screened<Value> {
+export interface ScreeningResult<Value> {
   /** The original value if nothing was redacted. */
   readonly value: Value;
   readonly isBlocked: boolean;
-  readonly hits: readonly FoundRule[];
+  readonly hits: readonly MatchedRule[];
 }
 
 /** A rule that has matched, without the matched text. */
-export interface FoundRule {
+export interface MatchedRule {
   readonly guardrail: string;
   readonly type: ScreeningRule["type"];
   readonly action: ScreeningRule["action"];
@@ -52,23 +52,27 @@ const UNICODE_ESCAPE = /\\u([0-9a-fA-F]{4})/g;
 /** Smaller numbers identify no person. */
 const MIN_NUMBER = 1_000_000;
 
-/** Screens all texts of a request or an answer in JSON. */
-export function screenJson<Value>(value: Value, rules: readonly ScreeningRule[]): Screened<Value> {
+/** Returns a request or an answer with all its texts screened. */
+export function screenJson<Value>(
+  value: Value,
+  rules: readonly ScreeningRule[],
+): ScreeningResult<Value> {
   const screen = new JsonScreen(rules);
   const screened = screen.walk(value, false) as Value;
   return { value: screened, isBlocked: screen.isBlocked, hits: screen.hits };
 }
 
+/** Screens JSON values with the same rules, and collects the rules that matched. */
 export class JsonScreen {
   readonly #rules: readonly ScreeningRule[];
-  readonly #hits = new Map<string, FoundRule>();
+  readonly #hits = new Map<string, MatchedRule>();
   isBlocked = false;
 
   constructor(rules: readonly ScreeningRule[]) {
     this.#rules = rules;
   }
 
-  get hits(): FoundRule[] {
+  get hits(): MatchedRule[] {
     return [...this.#hits.values()];
   }
 
@@ -77,7 +81,7 @@ export class JsonScreen {
     this.add({ guardrail, type, action });
   };
 
-  add(found: FoundRule): void {
+  add(found: MatchedRule): void {
     const { guardrail, type, action } = found;
     this.#hits.set(`${guardrail} ${type} ${action}`, found);
   }
@@ -236,7 +240,11 @@ function textParts(values: readonly unknown[], from: number): TextPart[] {
 
 const JSON_STRINGS = /"(?:[^"\\]|\\.)*"(\s*:)?/g;
 
-/** @param text JSON that was parsed to `parsed` */
+/**
+ * Returns true if an object of the JSON text has two members with the same name.
+ *
+ * @param text the text that was parsed to `parsed`
+ */
 function hasMemberTwice(text: string, parsed: unknown): boolean {
   let names = 0;
   for (const [, colon] of text.matchAll(JSON_STRINGS)) if (colon !== undefined) names++;

@@ -1,4 +1,4 @@
-import type { Detector, Found } from "./detector.ts";
+import type { Detector, LabelledSpan } from "./detector.ts";
 import { plainText, visibleText } from "./plain-text.ts";
 
 /** A compiled rule of a guardrail. */
@@ -29,10 +29,10 @@ const CONTEXT_CHARACTERS = 64;
 /** A long window is screened again when this fraction of it (1/8) is new. */
 const STEP_PART = 8;
 
-/** The maximum of withheld characters. No rule withholds this number of visible characters. */
+/** Maximum number of withheld characters. Only a flood of invisible characters can reach it. */
 const MAX_HELD = 65_536;
 
-interface Match extends Found {
+interface Match extends LabelledSpan {
   readonly rule: ScreeningRule;
 }
 
@@ -75,28 +75,28 @@ export class TextWindow {
     this.#text += text;
     this.#unread += text.length;
     if (this.#unread * STEP_PART < this.heldLength) return [];
-    const released = this.#look(false);
+    const released = this.#screen(false);
     return this.heldLength > MAX_HELD ? [...released, ...this.#redactHeld()] : released;
   }
 
   /** Screens the rest, with `text` as the last piece. */
   end(text = ""): Released[] {
     this.#text += text;
-    return this.#look(true);
+    return this.#screen(true);
   }
 
   get #isRedacted(): boolean {
     return this.#redactedFrom !== undefined;
   }
 
-  #look(isEnd: boolean): Released[] {
+  #screen(isEnd: boolean): Released[] {
     this.#unread = 0;
     if (this.#isBlocked || this.heldLength === 0) return [];
     const text = this.#text;
     const plain = plainText(text);
     let heldFrom = text.length;
     const matches: Match[] = [];
-    const take = (rule: ScreeningRule, found: Found, held: number) => {
+    const addMatch = (rule: ScreeningRule, found: LabelledSpan, held: number) => {
       const isNew = found.end > this.#base && (found.start >= this.#base || this.#isRedacted);
       if (isNew && found.start < held) matches.push({ ...found, rule });
     };
@@ -104,12 +104,12 @@ export class TextWindow {
       const { detector } = rule;
       const held = isEnd ? text.length : detector.heldFrom(text);
       heldFrom = Math.min(heldFrom, held);
-      for (const found of detector.find(text, 0)) take(rule, found, held);
+      for (const found of detector.find(text, 0)) addMatch(rule, found, held);
       if (plain === undefined) continue;
       const plainHeld = isEnd ? text.length : plain.originalStart(detector.heldFrom(plain.text));
       heldFrom = Math.min(heldFrom, plainHeld);
       for (const found of detector.find(plain.text, 0)) {
-        take(rule, { ...found, ...plain.originalSpan(found.start, found.end) }, plainHeld);
+        addMatch(rule, { ...found, ...plain.originalSpan(found.start, found.end) }, plainHeld);
       }
     }
     matches.sort((a, b) => a.start - b.start || b.end - a.end);

@@ -29,7 +29,7 @@ export class PythonPool {
   readonly #bounds: PoolBounds;
   /** All live processes: the spare one, claimed ones, and killed ones that have not exited yet. */
   readonly #all = new Set<PythonProcess>();
-  /** A claim is released when its process has exited. */
+  /** The claims of processes. A claim is released when its process has exited. */
   readonly #claims: FairSemaphore;
   #spare: { readonly process: PythonProcess; readonly sinceMs: number } | undefined;
   #fault: { readonly error: PythonStartError; readonly atMs: number } | undefined;

@@ -21,7 +21,7 @@ export interface PythonBounds {
   readonly snapshotFolder: string | null;
 }
 
-/** The end of a run. The process continues to live after the first two. */
+/** The end of a run. The process stays alive after the first two. */
 export type RunEnd = "finished" | "raised" | "time" | "memory" | "crash" | "abort";
 
 export interface PythonRun {
@@ -43,7 +43,7 @@ const MAX_PICTURE_BYTES = 4_194_304;
 export const MAX_GIVEN_BYTES = 33_554_432;
 /** Bytes that Bun and the interpreter use, including given files. */
 const PROCESS_BYTES = 402_653_184;
-/** JavaScript engines reserve more addresses than they use. */
+/** Bytes of addresses that the process can map. JavaScript engines reserve more addresses than they use. */
 const MAX_FURTHER_ADDRESS_BYTES = 4_294_967_296;
 const MAX_CPU_SECONDS = 600;
 const MAX_THREADS = 64;
@@ -246,7 +246,10 @@ function numberIn(status: string, name: string): number {
   return Number(new RegExp(`^${name}:\\s*(\\d+)`, "m").exec(status)?.[1] ?? 0);
 }
 
-/** Returns the last part of the stream. Reads to the end, so that the writer never blocks. */
+/**
+ * Returns the beginning of the stream, at most `MAX_FAULT_CHARACTERS` characters. Reads to the end, so that the
+ * writer never blocks.
+ */
 async function readBeginning(stream: ReadableStream<Uint8Array>): Promise<string> {
   const decoder = new TextDecoder();
   let text = "";

@@ -126,7 +126,7 @@ export class PythonSession {
     };
   }
 
-  /** Returns the reason for the end of the process, or undefined if it continues to live. */
+  /** Returns the reason for the end of the process, or undefined if it stays alive. */
   #endOf({ end }: PythonRun): string | undefined {
     if (end === "time") return `Ended after ${this.#settings.maxRunSeconds} seconds. ${LOST}`;
     if (end === "memory") return `Ended because it used too much memory. ${LOST}`;

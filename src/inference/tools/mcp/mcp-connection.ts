@@ -222,7 +222,7 @@ function imageOf({ type, data, mimeType }: Fields): string[] {
 }
 
 /** Minimum length of a header value that counts as a secret. Shorter values appear in other texts by chance. */
-const LEAST_SECRET_CHARACTERS = 8;
+const MIN_SECRET_CHARACTERS = 8;
 const SCHEME = /^(?:Bearer|Basic|Token)\s+/i;
 
 /** Returns the text without the secrets of the headers, because servers can quote their requests. */
@@ -230,7 +230,7 @@ function withoutSecrets(text: string, { headers }: McpServer): string {
   let clean = text;
   for (const value of Object.values(headers)) {
     const secret = value.replace(SCHEME, "");
-    if (secret.length >= LEAST_SECRET_CHARACTERS) clean = clean.replaceAll(secret, "[redacted]");
+    if (secret.length >= MIN_SECRET_CHARACTERS) clean = clean.replaceAll(secret, "[redacted]");
   }
   return clean;
 }

@@ -58,7 +58,7 @@ interface ToolFilter {
   readonly read_only?: boolean | null;
 }
 
-interface Checked extends RequestedTool {
+interface McpToolEntry extends RequestedTool {
   readonly server_label: string;
   readonly server_url: string;
   readonly server_description?: string | null;
@@ -84,10 +84,10 @@ export interface RequestedServer extends McpServer {
   needsApproval(tool: McpTool): boolean;
 }
 
-/** Parses an entry of `tools`. Throws 400 with the parameter. */
+/** Parses an entry of `tools`. Throws 400 with the path of the invalid parameter. */
 export function requestedServer(requested: RequestedTool, context: ToolContext): RequestedServer {
   checkRequested(check, requested, context);
-  const { server_label: label, server_url: url, ...rest } = requested as Checked;
+  const { server_label: label, server_url: url, ...rest } = requested as McpToolEntry;
   const { authorization, headers, allowed_tools: allowed, require_approval: approval } = rest;
   const entries = Object.entries(headers ?? {}).filter(([name]) => !RESERVED_HEADERS.test(name));
   const filter = allowed && isNames(allowed) ? { tool_names: allowed } : (allowed ?? undefined);

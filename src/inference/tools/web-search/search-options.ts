@@ -45,7 +45,7 @@ const DOMAIN =
 const MAX_DOMAIN_CHARACTERS = 253;
 
 /** The default options of a search. */
-export const USUAL_SEARCH: SearchOptions = {
+export const DEFAULT_SEARCH: SearchOptions = {
   ...CONTEXT_SIZES.medium,
   allowed: [],
   blocked: [],

@@ -81,30 +81,30 @@ export async function updateOrganization(
   sql: Database,
   id: string,
   change: OrganizationChange,
-  patience: Patience,
+  waitOptions: WaitOptions,
 ): Promise<OperatedOrganization> {
   const { creditLimitNano, ...settings } = change;
   const before = await operatedOrganization(sql, id);
   await assertNotSubscribing(sql, id, settings);
   const limit = creditLimitAfter(before, change);
   if (limit !== before.creditLimitNano) {
-    await orderCreditLimit(sql, { organizationId: id, creditLimitNano: limit }, patience);
+    await orderCreditLimit(sql, { organizationId: id, creditLimitNano: limit }, waitOptions);
   }
   await sql.begin((transaction) => applySettings(transaction, id, settings));
   return operatedOrganization(sql, id);
 }
 
 async function operatedOrganization(sql: Database, id: string): Promise<OperatedOrganization> {
-  const found = await findOperatedOrganization(sql, id);
-  if (found !== undefined) return found;
+  const organization = await findOperatedOrganization(sql, id);
+  if (organization !== undefined) return organization;
   throw new GatewayError("organization_not_found", "There is no such organization.");
 }
 
 /*
- * An order on a balance or a credit limit is a row in credit_commands. Its state is open, then done, refused or
- * withdrawn. A running gateway may hold money in memory, so only the gateway may finish the order. If no gateway runs,
- * this process finishes it. Both claim the row in the transaction that carries the order out, so that happens once.
- * Only this process withdraws the order, after its timeout.
+ * An order to change a balance or a credit limit is a row in credit_commands. Its state is open, then done, refused
+ * or withdrawn. A running gateway may hold money in memory, so only the gateway may finish the order. If no gateway
+ * runs, this process finishes it. Both claim the row in the transaction that carries out the order, so the order is
+ * carried out once. Only this process withdraws the order, after its timeout.
  */
 
 interface AdjustmentRequest {
@@ -116,7 +116,8 @@ interface AdjustmentRequest {
   readonly description: string;
 }
 
-export interface Patience {
+/** How long a command waits for a running gateway. */
+export interface WaitOptions {
   readonly timeoutMs: number;
   /** Ends the wait early. */
   readonly interrupted: AbortSignal;
@@ -131,7 +132,7 @@ const MAX_BIGINT = 2n ** 63n - 1n;
 export async function adjustCredit(
   sql: Database,
   request: AdjustmentRequest,
-  patience: Patience,
+  waitOptions: WaitOptions,
 ): Promise<PostedEntry> {
   const { creditNano } = await requireOrganization(sql, request.organizationId);
   if (creditNano + request.amountNano > MAX_BIGINT) {
@@ -139,7 +140,11 @@ export async function adjustCredit(
   }
   const { orderId: id = newId("cmd"), ...order } = request;
   const command = { ...order, kind: "adjustment", id } as const;
-  const outcome = await carryOutOrder(sql, { ...command, transactionId: newId("txn") }, patience);
+  const outcome = await carryOutOrder(
+    sql,
+    { ...command, transactionId: newId("txn") },
+    waitOptions,
+  );
   return postedEntry(sql, request, outcome);
 }
 
@@ -153,7 +158,7 @@ interface CreditLimitRequest {
 export async function orderCreditLimit(
   sql: Database,
   request: CreditLimitRequest,
-  patience: Patience,
+  waitOptions: WaitOptions,
 ): Promise<void> {
   const { organizationId, creditLimitNano } = request;
   const { creditNano, postedNano } = await requireOrganization(sql, organizationId);
@@ -164,7 +169,7 @@ export async function orderCreditLimit(
   const { isRefused } = await carryOutOrder(
     sql,
     { ...command, transactionId: newId("txn") },
-    patience,
+    waitOptions,
   );
   if (!isRefused) return;
   throw new GatewayError(
@@ -176,25 +181,28 @@ export async function orderCreditLimit(
 async function carryOutOrder(
   sql: Database,
   command: CreditCommand,
-  patience: Patience,
+  waitOptions: WaitOptions,
 ): Promise<CreditCommandOutcome> {
   try {
     await sql.begin(async (transaction) => {
       await insertCreditCommand(transaction, command);
-      await carryOutAtRest(transaction, command);
+      await finishWithoutGateway(transaction, command);
     });
-    return await awaitOutcome(sql, command, patience);
+    return await awaitOutcome(sql, command, waitOptions);
   } catch (error) {
     if (!isConnectionFailure(error)) throw error;
     throw new Error(
-      `the connection to the database broke: order ${command.id} may have been carried out, or may still be. Check the organization before you repeat the order`,
+      `the connection to the database broke: order ${command.id} may have been carried out, or may still be carried out. Check the organization before you repeat the order`,
       { cause: error },
     );
   }
 }
 
 /** Finishes an open order if no gateway runs. Otherwise does nothing. */
-async function carryOutAtRest(sql: DatabaseTransaction, command: CreditCommand): Promise<void> {
+async function finishWithoutGateway(
+  sql: DatabaseTransaction,
+  command: CreditCommand,
+): Promise<void> {
   if (!(await claimRest(sql))) return;
   const balance = await balanceAtRest(sql, command.organizationId);
   const isCovered = balance !== undefined && isCoveredBy(balance, command);
@@ -212,14 +220,14 @@ function isCoveredBy({ unheldNano, creditLimitNano }: BalanceAtRest, order: Cred
 async function awaitOutcome(
   sql: Database,
   command: CreditCommand,
-  { timeoutMs, interrupted }: Patience,
+  { timeoutMs, interrupted }: WaitOptions,
 ): Promise<CreditCommandOutcome> {
   let outcome: CreditCommandOutcome | undefined;
   const isDone = async (): Promise<boolean> => {
     outcome = await creditCommandOutcome(command.id).run(sql);
     if (outcome?.isDone === true) return true;
-    // The gateway that sent the heartbeat may have stopped in the meantime.
-    await sql.begin((transaction) => carryOutAtRest(transaction, command));
+    // The gateway may have stopped since its last heartbeat.
+    await sql.begin((transaction) => finishWithoutGateway(transaction, command));
     return interrupted.aborted;
   };
   await waitUntil(() => isDone().catch(unlessUnreachable), timeoutMs);
@@ -250,7 +258,7 @@ async function postedEntry(
     const { creditNano, postedNano } = await requireOrganization(sql, organizationId);
     throw new GatewayError(
       "insufficient_credits",
-      `The balance is ${usdText(creditNano - postedNano)} USD, and running requests may hold a part of it: ${usdText(-amountNano)} USD cannot be taken.`,
+      `The balance is ${usdText(creditNano - postedNano)} USD, and running requests may hold a part of it: ${usdText(-amountNano)} USD cannot be deducted.`,
     );
   }
   const entry = await findCreditEntry(sql, organizationId, transactionId);

@@ -7,13 +7,13 @@ import {
   findRefund,
   forgetOrderedRefund,
   insertRefund,
-  noteRefundTaken,
+  noteRefundDeducted,
 } from "../../../../db/queries/payment-refunds.ts";
 import { refundDescription, refundIdOf } from "../../../billing/ledger/card-refunds.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { newId } from "../../../lib/ids.ts";
 import { type NanoUsd, usdNumber, usdText } from "../../../lib/money.ts";
-import { adjustCredit, type Patience, requireOrganization } from "./organizations.ts";
+import { adjustCredit, requireOrganization, type WaitOptions } from "./organizations.ts";
 
 interface RefundRequest {
   readonly organizationId: string;
@@ -23,7 +23,10 @@ interface RefundRequest {
   readonly amountNano: NanoUsd | undefined;
 }
 
-/** A refund to a card. A running gateway, or the next one that starts, orders it from the processor. */
+/**
+ * The transaction of a refund. A refund to a card is ordered from the processor by a running gateway, or by the next
+ * one that starts.
+ */
 export interface Refunded extends PostedEntry {
   readonly isToCard: boolean;
 }
@@ -35,7 +38,7 @@ export interface Refunded extends PostedEntry {
 export async function refundTransaction(
   sql: Database,
   request: RefundRequest,
-  patience: Patience,
+  waitOptions: WaitOptions,
 ): Promise<Refunded> {
   const { organizationId, transactionId } = request;
   await requireOrganization(sql, organizationId);
@@ -44,8 +47,14 @@ export async function refundTransaction(
   const orderId = newId("cmd");
   const id = refundIdOf(orderId);
   const { intentId } = payment;
-  const askedNano = wholeCents(request.amountNano);
-  const less = await insertRefund(sql, { id, organizationId, intentId, orderId, askedNano });
+  const requestedNano = wholeCents(request.amountNano);
+  const less = await insertRefund(sql, {
+    id,
+    organizationId,
+    intentId,
+    orderId,
+    requestedNano,
+  });
   if (less !== undefined) throw tooMuch(less.leftNano);
   const refund = (await findRefund(sql, id))!;
   try {
@@ -55,9 +64,9 @@ export async function refundTransaction(
         ...{ orderId, organizationId, amountNano: -refund.amountNano },
         description: refundDescription(refund),
       },
-      patience,
+      waitOptions,
     );
-    await noteRefundTaken(sql, id, entry.id);
+    await noteRefundDeducted(sql, id, entry.id);
     return { ...entry, isToCard: true };
   } catch (error) {
     if (error instanceof GatewayError) await forgetOrderedRefund(sql, id);
@@ -101,6 +110,6 @@ function wholeCents(amountNano: NanoUsd | undefined): NanoUsd | undefined {
 function tooMuch(leftNano: NanoUsd): GatewayError {
   return new GatewayError(
     "invalid_body",
-    `${usdText(leftNano)} USD of this transaction are left to refund.`,
+    `${usdText(leftNano)} USD of this transaction can still be refunded.`,
   );
 }

@@ -65,7 +65,7 @@ function reasonOf(error: unknown, timeoutMs: number): string {
 
 const NAME = "models";
 
-/** Reports the models of the catalogue that each provider serves, and their number. */
+/** Reports the number of the catalogue's models that each provider serves, and the models that are left out. */
 export async function checkCatalogue(
   config: GatewayConfig,
   nowMs: number,
@@ -132,9 +132,9 @@ export async function checkLive(
 
 async function checkOne({ provider, models }: LiveTarget, client: HttpClient): Promise<Finding> {
   const name = `live ${provider.id}`;
-  if (Object.hasOwn(CHECK_THEMSELVES, provider.type)) return checkBySelf(name, provider, client);
+  if (Object.hasOwn(SELF_CHECKING, provider.type)) return checkBySelf(name, provider, client);
   try {
-    const { status, list } = await askForModels(client, provider, provider.apiKey);
+    const { status, list } = await requestModelList(client, provider, provider.apiKey);
     if (status === 401 || status === 403) {
       const refused =
         provider.apiKey === undefined ? "rejects calls without a key" : "rejects its key";
@@ -145,7 +145,7 @@ async function checkOne({ provider, models }: LiveTarget, client: HttpClient): P
     }
     if (status < 200 || status > 299) return wrong(name, `answers with status ${status}`);
     if (list === undefined) return warning(name, "its list of models has an unknown format");
-    const key = await keyWords(client, provider);
+    const key = await describeKeyCheck(client, provider);
     const missing = models.filter((model) => !list.has(model) && !list.has(`models/${model}`));
     if (missing.length === 0)
       return ok(name, `${key}, lists the ${models.length} models of the catalogue`);
@@ -160,8 +160,11 @@ async function checkOne({ provider, models }: LiveTarget, client: HttpClient): P
   }
 }
 
-/** Providers that check themselves. Their keys may be credentials that sign requests or are exchanged for tokens, and must not be sent. */
-const CHECK_THEMSELVES = {
+/**
+ * Types whose adapter checks the key. Their keys may be credentials that sign requests or are exchanged for tokens, and
+ * must not be sent.
+ */
+const SELF_CHECKING = {
   azure: createAzureProvider,
   bedrock: createBedrockProvider,
   vertex: createVertexProvider,
@@ -172,7 +175,7 @@ async function checkBySelf(
   provider: ProviderConfig,
   client: HttpClient,
 ): Promise<Finding> {
-  const create = CHECK_THEMSELVES[provider.type as keyof typeof CHECK_THEMSELVES];
+  const create = SELF_CHECKING[provider.type as keyof typeof SELF_CHECKING];
   const { baseUrl, apiKey } = provider;
   try {
     const settings = { ...provider, apiKey, connectTimeoutMs: LIVE_TIMEOUT_MS };
@@ -184,23 +187,23 @@ async function checkBySelf(
 }
 
 /** Describes the check of the key. A public list proves nothing about the key. */
-async function keyWords(client: HttpClient, provider: ProviderConfig): Promise<string> {
+async function describeKeyCheck(client: HttpClient, provider: ProviderConfig): Promise<string> {
   if (provider.apiKey === undefined) return "needs no key";
-  const { status } = await askForModels(client, provider, undefined);
+  const { status } = await requestModelList(client, provider, undefined);
   return status === 200 ? "its list is public, so the key was not checked" : "accepts its key";
 }
 
-interface Asked {
+interface ModelListAnswer {
   readonly status: number;
   /** Undefined if the answer is not a list of models. */
   readonly list: ReadonlySet<string> | undefined;
 }
 
-async function askForModels(
+async function requestModelList(
   client: HttpClient,
   provider: ProviderConfig,
   apiKey: string | undefined,
-): Promise<Asked> {
+): Promise<ModelListAnswer> {
   const headers = { accept: "application/json", ...keyHeaders(provider.type, apiKey) };
   const response = await sendRequest(client, modelListUrl(provider.type, provider.baseUrl), {
     method: "GET",

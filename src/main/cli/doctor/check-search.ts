@@ -1,5 +1,5 @@
 import { SearchBackend } from "../../../inference/tools/web-search/search-backend.ts";
-import { USUAL_SEARCH } from "../../../inference/tools/web-search/search-options.ts";
+import { DEFAULT_SEARCH } from "../../../inference/tools/web-search/search-options.ts";
 import type { SearchConfig } from "../../../platform/config/search-settings.ts";
 import { type HttpClient, sendRequest } from "../../../providers/transport/provider-response.ts";
 import { type Finding, ok, warning, wrong } from "./check-services.ts";
@@ -15,7 +15,7 @@ export async function checkSearch(
   isLive: boolean,
 ): Promise<Finding[]> {
   if (search === undefined) return [];
-  const place = `${search.backend} at ${search.url}`;
+  const target = `${search.backend} at ${search.url}`;
   try {
     if (!isLive) {
       await sendRequest(client, search.url, {
@@ -25,14 +25,14 @@ export async function checkSearch(
         signal: AbortSignal.timeout(TIMEOUT_MS),
         connectTimeoutMs: TIMEOUT_MS,
       });
-      return [ok(NAME, place)];
+      return [ok(NAME, target)];
     }
     const backend = new SearchBackend(search, client, LIVE_TIMEOUT_MS);
     const { signal } = new AbortController();
-    const found = await backend.find("weather", USUAL_SEARCH, signal);
-    if (found.length > 0) return [ok(NAME, `${place} finds pages`)];
-    return [warning(NAME, `${place} answers, but finds nothing`)];
+    const found = await backend.find("weather", DEFAULT_SEARCH, signal);
+    if (found.length > 0) return [ok(NAME, `${target} returns results`)];
+    return [warning(NAME, `${target} answers, but returns no results`)];
   } catch (error) {
-    return [wrong(NAME, `${place}: ${(error as Error).message}`)];
+    return [wrong(NAME, `${target}: ${(error as Error).message}`)];
   }
 }

@@ -6,7 +6,7 @@ import { findPostgresBinaries } from "../../../../db/embedded/folders.ts";
 import { readMigrationState } from "../../../../db/migrate.ts";
 import { lastHeartbeat, readServerVersion } from "../../../../db/queries/database-server.ts";
 import { readFileFolderId } from "../../../../db/queries/files.ts";
-import { HALF_RESTORED, isHalfRestored } from "../../../../db/queries/restore-mark.ts";
+import { isRestoreIncomplete, RESTORE_INCOMPLETE } from "../../../../db/queries/restore-mark.ts";
 import { systemClock } from "../../../lib/clock.ts";
 import { newId } from "../../../lib/ids.ts";
 import { maskUrl } from "../../../platform/config/config-error.ts";
@@ -42,7 +42,7 @@ export function warning(name: string, detail: string): Finding {
 
 const REDIS_CHECK = "redis";
 const REDIS_TIMEOUT_MS = 2_000;
-/** Oldest version of Redis. Older ones cannot run scripts that read the time and write. */
+/** Oldest supported major version of Redis. Older ones cannot run scripts that read the time and then write. */
 const OLDEST_MAJOR = 5;
 
 /** Checks that Redis, if configured, answers, accepts writes, and does not evict them. */
@@ -86,7 +86,7 @@ async function examineServer(redis: Redis, address: string): Promise<Finding[]> 
   return [ok(REDIS_CHECK, `${address}, Redis ${version}`), ...evictionFinding(info)];
 }
 
-/** Warns about eviction: evicted counters admit too much until the gateway notices. */
+/** Returns a warning if Redis can evict keys: without its counters, too much is admitted until the gateway notices. */
 function evictionFinding(info: ReadonlyMap<string, string>): Finding[] {
   const policy = info.get("maxmemory_policy");
   if (policy === undefined || policy === "noeviction" || info.get("maxmemory") === "0") return [];
@@ -123,7 +123,7 @@ async function tryOut(storage: FileStorage): Promise<void> {
   await writer.write(new TextEncoder().encode(key));
   await writer.finish();
   const read = await new Response(await storage.read(key)).text();
-  // Lists unfinished uploads too, because credentials often do not include that right.
+  // Also lists unfinished uploads, which credentials often do not permit.
   await storage.remove(key);
   if (read !== key)
     throw new Error("the object that was read differs from the one that was written");
@@ -131,11 +131,11 @@ async function tryOut(storage: FileStorage): Promise<void> {
 
 const FILES_CHECK = "file storage";
 
-/** Checks that the folder for stored files is the one that belongs to the database. Changes nothing. */
+/** Checks that the folder of stored files is the one that the database records. Changes nothing. */
 export async function checkFileFolder(sql: Database, root: string): Promise<Finding> {
   try {
     const known = await readFileFolderId(sql);
-    if (known === undefined) return ok(FILES_CHECK, `${root}, from the first file on`);
+    if (known === undefined) return ok(FILES_CHECK, `${root}, used from the first file on`);
     const mark = await readFolderMark(root);
     return mark === known
       ? ok(FILES_CHECK, root)
@@ -156,11 +156,11 @@ export async function checkPort(config: GatewayConfig, isRunning: boolean): Prom
   const { host, port } = config;
   try {
     freePort(config);
-    return ok(PORT_CHECK, port === 0 ? `a free one on ${host}` : `${port} is free on ${host}`);
+    return ok(PORT_CHECK, port === 0 ? `a free port on ${host}` : `${port} is free on ${host}`);
   } catch (error) {
     const isOurs = isRunning && port !== 0 && (await answersAsGateway(config));
     return isOurs
-      ? ok(PORT_CHECK, `the gateway that runs listens on ${port}`)
+      ? ok(PORT_CHECK, `the running gateway listens on ${port}`)
       : wrong(PORT_CHECK, error);
   }
 }
@@ -209,7 +209,7 @@ async function look(sql: Database, address: string, lookFurther: FurtherLook): P
 }
 
 async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Finding[]> {
-  if (await isHalfRestored(sql)) return [wrong("restore", HALF_RESTORED)];
+  if (await isRestoreIncomplete(sql)) return [wrong("restore", RESTORE_INCOMPLETE)];
   const { pending, isNewer } = await readMigrationState(sql);
   if (pending.length > 0) {
     const detail = `${pending.length} to apply (${pending.join(", ")}): run bun run cli migrate, or start the gateway`;
@@ -221,15 +221,15 @@ async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Fi
   return [migrations, await lookForGateway(sql), ...(await lookFurther(sql))];
 }
 
-/** Longer than two heartbeats of a gateway, which come every 500 ms. */
+/** Milliseconds to wait for a heartbeat. A gateway sends one about every 250 ms. */
 const LISTENING_MS = 1_500;
 const POLL_MS = 100;
 
 export const GATEWAY_RUNS = "running on this database";
 
 /**
- * Reports whether a gateway runs. The row of a killed gateway says alive until another one declares it dead, and its last
- * heartbeat may be recent. So only a heartbeat that arrives during this check proves that a gateway runs.
+ * Reports whether a gateway is running. The row of a killed gateway has the state alive until another one declares it
+ * dead, and its last heartbeat may be recent. So only a heartbeat during this check proves that a gateway is running.
  */
 async function lookForGateway(sql: Database): Promise<Finding> {
   const name = "gateway";
@@ -282,12 +282,12 @@ export function checkMasterKey(config: GatewayConfig): Finding {
   try {
     if (knownMasterKeys(config) === undefined)
       return ok(MASTER_KEY_CHECK, "generated by the first start");
-    const open = [path, nextPath].find((one) => existsSync(one) && !isPrivate(one));
-    if (open === undefined) return ok(MASTER_KEY_CHECK, path);
+    const readable = [path, nextPath].find((file) => existsSync(file) && !isPrivate(file));
+    if (readable === undefined) return ok(MASTER_KEY_CHECK, path);
     return {
       name: MASTER_KEY_CHECK,
       state: "warning",
-      detail: `other users can read ${open}: chmod 600`,
+      detail: `other users can read ${readable}: run chmod 600 on it`,
     };
   } catch (error) {
     return wrong(MASTER_KEY_CHECK, error);

@@ -19,7 +19,7 @@ const WITHOUT_FILES = "without-files";
 const take: Command = {
   noun: "backup",
   summary:
-    "Writes all rows of one moment, and the stored files, into an archive while gateways run.",
+    "Writes a consistent snapshot of all rows, and the stored files, to an archive while gateways run.",
   options: {
     [WITHOUT_FILES]: {
       meaning: "leave out the bytes of stored files, for a bucket with its own backup",
@@ -53,13 +53,16 @@ const take: Command = {
   },
 };
 
-/** Throws if no embedded database exists, because using it would create one. */
+/** Throws if there would be no embedded database to back up, because opening it would create one. */
 function assertThere({ databaseUrl, dataDir }: OperatorSettings): void {
   if (databaseUrl !== undefined || existsSync(join(dataDir, "postgres"))) return;
   throw new Error(`no database in ${dataDir}: set DATA_DIR or DATABASE_URL`);
 }
 
-/** Returns the path of the archive. In a folder, its name has the time. Throws UsageError if the file exists. */
+/**
+ * Returns the path of the archive. If `named` is a folder, the file name contains the time. Throws UsageError if the
+ * file exists.
+ */
 function archivePath(named: string, { cwd, nowMs }: CommandContext): string {
   const path = resolve(cwd, named);
   if (!existsSync(path)) return path;

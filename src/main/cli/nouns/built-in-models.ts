@@ -1,7 +1,7 @@
 import {
-  asksForModels,
   isSelfHosted,
   PROVIDER_TYPES,
+  requestsModelList,
 } from "../../../platform/config/provider-types.ts";
 import { builtInModels, type LeftOut } from "../../../providers/catalogue/provider-models.ts";
 import { sandboxModels } from "../../../providers/catalogue/sandbox-models.ts";
@@ -22,7 +22,7 @@ interface TypeReport {
   readonly besides: string;
 }
 
-/** Covers every provider type, without regard to the configuration. On one day the result is equal on every machine. */
+/** Covers every provider type, whatever the configuration. On one day the result is equal on every machine. */
 export const builtIn: Command = {
   noun: "models",
   verb: "built-in",
@@ -61,7 +61,7 @@ async function reportOf(type: string, now: Date): Promise<TypeReport> {
 function besides(type: string): string {
   const { noBuiltInModelsReason } = PROVIDER_TYPES[type]!;
   if (noBuiltInModelsReason !== undefined) return noBuiltInModelsReason;
-  if (!asksForModels(type)) return "nothing";
+  if (!requestsModelList(type)) return "nothing";
   return isSelfHosted(type)
     ? "the models that the server lists, free of charge"
     : "its own list of models";

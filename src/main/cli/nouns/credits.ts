@@ -62,7 +62,10 @@ const refund: Command = {
       meaning: "a usage transaction, or a top-up by card",
       isRequired: true,
     },
-    "amount-usd": { value: "X", meaning: "a part of the amount; default: all that is left" },
+    "amount-usd": {
+      value: "X",
+      meaning: "a part of the amount; default: the whole remaining amount",
+    },
   },
   run: ({ options }, context) => {
     const given = options["amount-usd"];

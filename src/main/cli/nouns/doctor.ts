@@ -75,7 +75,7 @@ async function examine(context: CommandContext, isLive: boolean): Promise<Findin
   ]);
   const catalogue = await checkCatalogue(config, context.nowMs());
   return [
-    ok("configuration", config.configFile ?? "environment alone"),
+    ok("configuration", config.configFile ?? "environment variables only"),
     ...config.warnings.map((detail) => warning("configuration", detail)),
     await checkPort(
       config,

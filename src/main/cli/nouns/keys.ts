@@ -94,7 +94,9 @@ const create: Command = {
     const settings = { name, ...readSettings(options, context.nowMs()) };
     const limit = limitForSecretKeys(kind, settings);
     if (limit !== undefined) {
-      throw new UsageError(`a management key takes no ${limit}: limits apply to secret keys only`);
+      throw new UsageError(
+        `a management key cannot have ${limit}: limits apply to secret keys only`,
+      );
     }
     return withDatabase(context, async (sql) => {
       const organizationId = await organizationIdOf(sql, options.org);
@@ -137,7 +139,7 @@ function createOperatorKey(
   context: Parameters<Command["run"]>[1],
 ) {
   const foreign = Object.keys(SETTING_OPTIONS).find((option) => options[option] !== undefined);
-  if (foreign !== undefined) throw new UsageError(`an operator key takes no --${foreign}`);
+  if (foreign !== undefined) throw new UsageError(`an operator key does not accept --${foreign}`);
   return withDatabase(context, async (sql) => {
     const { key, secret } = await addOperatorKey(sql, { name, nowMs: context.nowMs() });
     const { key_prefix: _, ...shape } = operatorKeyShape(key);
@@ -210,7 +212,7 @@ const revoke: Command = {
     const id = options.id ?? positional;
     if (id === undefined) throw new UsageError("keys revoke needs --id");
     if (options.id !== undefined && positional !== undefined) {
-      throw new UsageError("keys revoke takes one key at a time");
+      throw new UsageError("keys revoke accepts one key at a time");
     }
     await withDatabase(context, (sql) => revokeKey(sql, id));
     return { data: { id, deleted: true }, text: "The key is revoked.\n" };
@@ -235,7 +237,7 @@ export const keyCommands: readonly Command[] = [create, list, revoke, generate];
 interface KeyRequest {
   readonly organizationId: string;
   readonly kind: KeyKind;
-  /** All scopes if absent. */
+  /** Without `scopes`, the key gets all scopes. */
   readonly settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">;
 }
 
@@ -287,7 +289,7 @@ function refusal(error: unknown): unknown {
   return error;
 }
 
-/** Revokes a key. Running gateways learn of it through the change feed. Throws key_not_found. */
+/** Revokes a key. The change feed reports it to running gateways. Throws key_not_found. */
 async function revokeKey(sql: Database, id: string): Promise<void> {
   if (await revokeOperatorKey(sql, id)) return;
   await sql.begin(async (transaction) => {

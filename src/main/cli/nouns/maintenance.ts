@@ -76,7 +76,7 @@ function reportOf({ kind, resealed }: Rotation, afterwards: string): Report {
     ...(unreadable === 0
       ? []
       : [
-          `${unreadable} could be opened with neither key and are unchanged: they were already lost.`,
+          `${unreadable} values could be opened with neither key and are unchanged: they were already lost.`,
         ]),
     afterwards,
   ];

@@ -59,7 +59,7 @@ const create: Command = {
           ["Credit", `${usdText(organization.startingCreditNano)} USD`],
           ["Management key", managementKey],
           ["Secret key", secretKey],
-        ])}The keys are shown this once.\n`,
+        ])}The keys are shown only once.\n`,
       };
     });
   },

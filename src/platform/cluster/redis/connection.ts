@@ -82,11 +82,11 @@ export function openRedis(url: string): RedisConnection {
   let failure: Error | undefined;
   let isDropping = false;
   redis.on("error", (error: Error) => {
-    const isOfNumber = isOfDatabaseNumber(error);
+    const isAboutNumber = isAboutDatabaseNumber(error);
     // Later errors are less specific than one about the database number.
-    if (isOfNumber || !isOfDatabaseNumber(failure)) failure = error;
+    if (isAboutNumber || !isAboutDatabaseNumber(failure)) failure = error;
     // The driver would continue with database 0, which may belong to another deployment.
-    if (isOfNumber) redis.disconnect(true);
+    if (isAboutNumber) redis.disconnect(true);
   });
   redis.on("ready", () => {
     failure = undefined;
@@ -106,7 +106,7 @@ export function openRedis(url: string): RedisConnection {
   };
 }
 
-function isOfDatabaseNumber(error: Error | undefined): boolean {
+function isAboutDatabaseNumber(error: Error | undefined): boolean {
   return (error as { command?: { name?: unknown } } | undefined)?.command?.name === "select";
 }
 

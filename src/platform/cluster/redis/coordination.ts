@@ -56,7 +56,7 @@ export function createShared(options: CoordinationOptions, redisUrl: string): Co
         return rates.isJoined;
       },
       get admittedWithoutRedis() {
-        return rates.admittedApart;
+        return rates.admittedWithoutRedis;
       },
     },
     restoreRates: undefined,

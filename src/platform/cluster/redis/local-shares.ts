@@ -24,15 +24,15 @@ export class LocalShares {
   readonly admissions: InstanceAdmissions;
   readonly #options: LocalSharesOptions;
   readonly #live: LiveHistory;
-  #ignorantUntilMs: number;
+  #initialWaitUntilMs: number;
   #admitted = 0;
 
   constructor(options: LocalSharesOptions) {
-    const { clock, windowMs, recountReported: recountTold } = options;
+    const { clock, windowMs, recountReported } = options;
     this.#options = options;
-    this.admissions = new InstanceAdmissions(clock, windowMs, recountTold);
+    this.admissions = new InstanceAdmissions(clock, windowMs, recountReported);
     this.#live = new LiveHistory(windowMs);
-    this.#ignorantUntilMs = clock.nowMs() + windowMs + MEMBERSHIP_LAG_MS;
+    this.#initialWaitUntilMs = clock.nowMs() + windowMs + MEMBERSHIP_LAG_MS;
   }
 
   /** The number of admissions without Redis since the start. */
@@ -45,7 +45,7 @@ export class LocalShares {
    * admissions of this instance have to be known.
    */
   endInitialWait(): void {
-    this.#ignorantUntilMs = Number.NEGATIVE_INFINITY;
+    this.#initialWaitUntilMs = Number.NEGATIVE_INFINITY;
   }
 
   /**
@@ -59,7 +59,7 @@ export class LocalShares {
 
   remaining(key: string, limit: number): number {
     const live = this.countInstances();
-    if (this.#options.clock.nowMs() < this.#ignorantUntilMs) return 0;
+    if (this.#options.clock.nowMs() < this.#initialWaitUntilMs) return 0;
     return this.admissions.remainingShare(key, Math.max(1, Math.floor(limit / live)));
   }
 
@@ -67,8 +67,8 @@ export class LocalShares {
   take(key: string, limit: number, amount: RateAmount): RateDecision {
     const nowMs = this.#options.clock.nowMs();
     const live = this.countInstances();
-    if (nowMs < this.#ignorantUntilMs) {
-      const resetMs = this.#ignorantUntilMs;
+    if (nowMs < this.#initialWaitUntilMs) {
+      const resetMs = this.#initialWaitUntilMs;
       const retryAfterMs = resetMs - nowMs;
       const rejection = { isAdmitted: false, admittedAmount: 0, remaining: 0, recount: undefined };
       return { ...rejection, limit, resetMs, retryAfterMs };
@@ -134,15 +134,15 @@ export class InstanceAdmissions {
   #unreported = new Map<string, Map<number, number>>();
   /** The reports within a window, oldest first. */
   readonly #reported = new Map<string, ReportedAdmissions>();
-  readonly #recountTold: RecountReported;
+  readonly #recountReported: RecountReported;
   /**
    * Changes that wait until it is known whether a report has arrived. Undefined if no report is on
    * its way.
    */
   #waiting: Parameters<RecountReported>[] | undefined;
 
-  constructor(clock: Clock, windowMs: number, recountTold: RecountReported, maxKeys?: number) {
-    this.#recountTold = recountTold;
+  constructor(clock: Clock, windowMs: number, recountReported: RecountReported, maxKeys?: number) {
+    this.#recountReported = recountReported;
     this.#windows = new MemoryRateWindows(clock, maxKeys, windowMs);
     this.#buckets = windowMs / BUCKET_MS;
   }
@@ -183,7 +183,7 @@ export class InstanceAdmissions {
     if (unreportedBy !== 0) counts!.set(bucket, admitted! + unreportedBy);
     const redisBucket = this.#reported.get(key)?.redisBuckets.get(bucket);
     if (redisBucket !== undefined && unreportedBy !== by)
-      this.#recountTold(key, redisBucket, by - unreportedBy);
+      this.#recountReported(key, redisBucket, by - unreportedBy);
   }
 
   /** Returns true if an admission is so recent that Redis must still count it. */
@@ -225,8 +225,8 @@ export class InstanceAdmissions {
   }
 
   /**
-   * Returns the next report and marks its admissions as reported. `confirmTold` or `untell` must
-   * follow.
+   * Returns the next report and marks its admissions as reported. `confirmReport` or
+   * `cancelReport` must follow.
    */
   takeReport(maxKeys: number, maxPieces: number): UnreportedAdmissions[] {
     this.#waiting ??= [];
@@ -246,22 +246,25 @@ export class InstanceAdmissions {
   }
 
   /**
-   * Records that the report has arrived. `placeOf` returns the buckets in which Redis counts it.
+   * Records that the report has arrived. `redisBucketOf` returns the buckets in which Redis counts it.
    */
-  confirmReport(report: readonly UnreportedAdmissions[], placeOf: RedisBucketOf): void {
+  confirmReport(report: readonly UnreportedAdmissions[], redisBucketOf: RedisBucketOf): void {
     const bucket = this.#windows.nowBucket;
     for (const { key, counts } of report) {
-      const places = this.#reported.get(key)?.redisBuckets ?? new Map<number, number>();
+      const redisBuckets = this.#reported.get(key)?.redisBuckets ?? new Map<number, number>();
       // A bucket can be reported in parts. Reductions in the earliest bucket of Redis admit late
       // rather than too much.
       for (const localBucket of counts.keys()) {
-        places.set(
+        redisBuckets.set(
           localBucket,
-          Math.min(placeOf(localBucket), places.get(localBucket) ?? Number.POSITIVE_INFINITY),
+          Math.min(
+            redisBucketOf(localBucket),
+            redisBuckets.get(localBucket) ?? Number.POSITIVE_INFINITY,
+          ),
         );
       }
       this.#reported.delete(key);
-      this.#reported.set(key, { bucket, redisBuckets: places });
+      this.#reported.set(key, { bucket, redisBuckets });
     }
     for (const [key, reported] of this.#reported) {
       if (reported.bucket >= bucket - this.#buckets - 1) break;

@@ -34,10 +34,10 @@ interface RedisSlotsOptions {
 const RENEW_MS = 500;
 /** Milliseconds until waiting callers look for slots that other instances have released. */
 const LOOK_AGAIN_MS = 100;
-/** Requested calls in one exchange, so that it blocks Redis for less than a millisecond. */
-const MAX_ASKS = 128;
+/** Slot requests in one exchange, so that it blocks Redis for less than a millisecond. */
+const MAX_REQUESTS_AN_EXCHANGE = 128;
 
-interface Ask {
+interface SlotRequest {
   readonly limits: readonly ParallelLimit[];
   resolve(isGranted: boolean): void;
 }
@@ -51,7 +51,7 @@ export class RedisSlots implements ParallelSlots {
   readonly #local = new MemorySlots();
   #state: "idle" | "joined" | "apart" = "idle";
   #incarnation = 0;
-  #asks: Ask[] = [];
+  #requests: SlotRequest[] = [];
   /** The limits within which calls have ended since the last exchange, by id. */
   readonly #changed = new Map<string, ParallelLimit>();
   readonly #rejectedIds = new Set<string>();
@@ -93,7 +93,7 @@ export class RedisSlots implements ParallelSlots {
     for (const limit of limits) this.#limits.set(limit.id, limit);
     if (this.#state !== "joined") return this.#takeApart(limits);
     return new Promise((resolve) => {
-      this.#asks.push({ limits, resolve });
+      this.#requests.push({ limits, resolve });
       this.#flushSoon();
     });
   }
@@ -110,9 +110,9 @@ export class RedisSlots implements ParallelSlots {
       ...limit,
       max: Math.max(1, Math.floor(limit.max / instances)),
     }));
-    const isTaken = this.#local.take(shares);
-    if (!isTaken) this.#lookAgain(limits);
-    return isTaken;
+    const isAdmitted = this.#local.take(shares);
+    if (!isAdmitted) this.#lookAgain(limits);
+    return isAdmitted;
   }
 
   /** Starts an exchange for everything that happens in this turn of the event loop. */
@@ -123,11 +123,11 @@ export class RedisSlots implements ParallelSlots {
   }
 
   async #flush(): Promise<void> {
-    while (this.#state === "joined" && (this.#asks.length > 0 || this.#changed.size > 0)) {
-      await this.#exchange(this.#asks.splice(0, MAX_ASKS));
+    while (this.#state === "joined" && (this.#requests.length > 0 || this.#changed.size > 0)) {
+      await this.#exchange(this.#requests.splice(0, MAX_REQUESTS_AN_EXCHANGE));
     }
     this.#isFlushing = false;
-    for (const { limits, resolve } of this.#asks.splice(0)) resolve(this.#takeApart(limits));
+    for (const { limits, resolve } of this.#requests.splice(0)) resolve(this.#takeApart(limits));
   }
 
   /** Runs the work after the previous one, so that only one exchange runs at a time. */
@@ -136,13 +136,13 @@ export class RedisSlots implements ParallelSlots {
     return this.#turn;
   }
 
-  async #exchange(asks: readonly Ask[]): Promise<void> {
+  async #exchange(requests: readonly SlotRequest[]): Promise<void> {
     // The lease can have expired while this process was blocked. The instance then joins again.
     const granted =
-      (await this.#sendChanges(asks).catch(() => undefined)) ??
-      (await this.#join(asks).catch(() => undefined));
+      (await this.#sendChanges(requests).catch(() => undefined)) ??
+      (await this.#join(requests).catch(() => undefined));
     if (granted === undefined) this.#state = "apart";
-    for (const [at, { limits, resolve }] of asks.entries()) {
+    for (const [at, { limits, resolve }] of requests.entries()) {
       if (granted?.[at] === true) this.#local.add(limits);
       else if (granted !== undefined) this.#lookAgain(limits);
       resolve(granted?.[at] ?? this.#takeApart(limits));
@@ -150,17 +150,17 @@ export class RedisSlots implements ParallelSlots {
   }
 
   /** Sends the limits that have changed. */
-  #sendChanges(asks: readonly Ask[]): Promise<boolean[]> {
+  #sendChanges(requests: readonly SlotRequest[]): Promise<boolean[]> {
     const limits = new Map(this.#changed);
     this.#changed.clear();
-    return this.#send(limits, asks, false);
+    return this.#send(limits, requests, false);
   }
 
   /** Sends all limits, under a new member name. */
-  #join(asks: readonly Ask[]): Promise<boolean[]> {
+  #join(requests: readonly SlotRequest[]): Promise<boolean[]> {
     this.#incarnation++;
     this.#changed.clear();
-    return this.#send(this.#usedLimits(), asks, true);
+    return this.#send(this.#usedLimits(), requests, true);
   }
 
   #usedLimits(): Map<string, ParallelLimit> {
@@ -169,12 +169,12 @@ export class RedisSlots implements ParallelSlots {
 
   #send(
     changed: ReadonlyMap<string, ParallelLimit>,
-    asks: readonly Ask[],
+    requests: readonly SlotRequest[],
     joins: boolean,
   ): Promise<boolean[]> {
     const { script, instanceId, liveInstances } = this.#options;
     const requested = new Map(
-      asks.flatMap(({ limits }) => limits.map((limit) => [limit.id, limit])),
+      requests.flatMap(({ limits }) => limits.map((limit) => [limit.id, limit])),
     );
     const limits = [...new Map([...changed, ...requested]).values()];
     const positions = new Map(limits.map(({ id }, at) => [id, at]));
@@ -183,11 +183,11 @@ export class RedisSlots implements ParallelSlots {
       instanceId,
       joins,
       live: liveInstances(),
-      limits: limits.map((limit) => ({ ...limit, taken: this.#local.used(limit.id) })),
-      asks: asks.map((ask) =>
-        ask.limits.map((limit) => ({
+      limits: limits.map((limit) => ({ ...limit, used: this.#local.used(limit.id) })),
+      requests: requests.map((request) =>
+        request.limits.map((limit) => ({
           position: positions.get(limit.id)!,
-          spared: reservedSlots(limit),
+          reserved: reservedSlots(limit),
         })),
       ),
     });

@@ -66,8 +66,9 @@ return {${CARRIED_OUT}, now, generation}`;
 }
 
 /**
- * Returns the Lua function `leaveMs`: when admissions up to a time leave the window, in the
- * millisecond after its end. A time in buckets is exact only when rounded to its millisecond.
+ * Returns the Lua function `leaveMs`. It returns the time at which admissions up to a time leave
+ * the window, in the millisecond after its end. A time in buckets is exact only when rounded to its
+ * millisecond.
  */
 function leaveTime(bucketMs: number): string {
   return `
@@ -76,8 +77,8 @@ local function leaveMs(time) return math.floor(time * ${bucketMs} + 0.5) + (buck
 }
 
 /**
- * Removes the pairs that have left the window. Returns the count of the pair in front of the
- * window, and the first bucket that counts.
+ * The Lua function that removes the pairs that have left the window. It returns the count of the
+ * pair in front of the window, and the first bucket that counts.
  */
 const EXPIRE = `
 local function expire(key)
@@ -98,7 +99,10 @@ local function expire(key)
 end
 `;
 
-/** Returns the bucket at whose end \`count\` more than \`gone\` have left. */
+/**
+ * The Lua function that returns the bucket with whose end `count` admissions after the first `gone`
+ * have left the window, or nil if there are fewer.
+ */
 const LEAVES = `
 local function leaves(key, gone, count)
   local from = 2

@@ -61,7 +61,8 @@ export interface Answer {
 }
 
 /**
- * Thrown if the counters have another generation than this instance knows. It has to attend again.
+ * Thrown if the generation of the counters is not the one that this instance knows. The instance
+ * has to attend again.
  */
 export class GenerationChanged extends Error {}
 

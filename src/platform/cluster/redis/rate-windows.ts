@@ -50,7 +50,7 @@ interface RedisRateWindowsOptions {
   /** Replaces a connection that does not answer. */
   reconnect(): void;
   onLost(reason: Error): void;
-  onBack(lostForMs: number, admittedApart: number): void;
+  onBack(lostForMs: number, admittedWithoutRedis: number): void;
 }
 
 /** Attends within a window: one each half second. */
@@ -112,7 +112,7 @@ export class RedisRateWindows implements RateWindows {
   /** A generation in which this instance noticed missing admissions. */
   #lostGeneration: string | undefined;
   #lostAtMs: number | undefined;
-  #admittedApartBefore = 0;
+  #admittedWithoutRedisBefore = 0;
   #waiting: WaitingTake[] = [];
   /** Changes that the counters of this generation do not include yet. */
   readonly #recounts = new Map<string, Map<number, number>>();
@@ -140,7 +140,7 @@ export class RedisRateWindows implements RateWindows {
   }
 
   /** The number of admissions that were decided without Redis since the start. */
-  get admittedApart(): number {
+  get admittedWithoutRedis(): number {
     return this.#shares.admitted;
   }
 
@@ -200,12 +200,12 @@ export class RedisRateWindows implements RateWindows {
     if (this.#state === "joined") this.#sendRecounts();
     while (this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, MAX_TAKES_A_SCRIPT);
-      if (this.#state === "joined") void this.#ask(batch);
+      if (this.#state === "joined") void this.#send(batch);
       else for (const take of batch) this.#decideApart(take);
     }
   }
 
-  async #ask(batch: readonly WaitingTake[]): Promise<void> {
+  async #send(batch: readonly WaitingTake[]): Promise<void> {
     const { scripts, liveInstances } = this.#options;
     const generation = this.#generation!;
     this.#inFlight += batch.length;
@@ -219,7 +219,7 @@ export class RedisRateWindows implements RateWindows {
         if (error instanceof CountersLost) this.#lostGeneration = generation;
         this.#part(error as Error);
       }
-      for (const take of batch) this.#askAgain(take);
+      for (const take of batch) this.#retry(take);
     } finally {
       this.#inFlight -= batch.length;
     }
@@ -297,7 +297,7 @@ export class RedisRateWindows implements RateWindows {
     }
     take.resolve({
       isAdmitted,
-      admittedAmount: admittedAmount,
+      admittedAmount,
       recount,
       limit: take.limit,
       remaining: answer.remaining,
@@ -321,7 +321,7 @@ export class RedisRateWindows implements RateWindows {
    * Repeats a take that Redis failed if Redis is available again. Otherwise decides it without
    * Redis.
    */
-  #askAgain(take: WaitingTake): void {
+  #retry(take: WaitingTake): void {
     take.attempts++;
     if (this.#state !== "apart" && take.attempts < MAX_ATTEMPTS) this.#wait(take);
     else this.#decideApart(take);
@@ -346,7 +346,7 @@ export class RedisRateWindows implements RateWindows {
     this.#state = "apart";
     if (this.#lostAtMs === undefined) {
       this.#lostAtMs = this.#options.clock.nowMs();
-      this.#admittedApartBefore = this.admittedApart;
+      this.#admittedWithoutRedisBefore = this.admittedWithoutRedis;
       this.#options.onLost(reason);
     }
     if (!wasApart) void this.#attend();
@@ -359,7 +359,7 @@ export class RedisRateWindows implements RateWindows {
     if (this.#lostAtMs !== undefined) {
       const lostForMs = this.#options.clock.nowMs() - this.#lostAtMs;
       this.#lostAtMs = undefined;
-      this.#options.onBack(lostForMs, this.admittedApart - this.#admittedApartBefore);
+      this.#options.onBack(lostForMs, this.admittedWithoutRedis - this.#admittedWithoutRedisBefore);
     }
     this.#flush();
   }
@@ -437,15 +437,22 @@ export class RedisRateWindows implements RateWindows {
     const ageMs = (bucket: number) => admissions.ageMs(bucket);
     try {
       const { scripts } = this.#options;
-      const placeOf = await scripts.merge(generation, report, isAll, ageMs, (latePlaceOf) => {
-        if (this.#generation !== generation) return;
-        // The report stayed unreported and will be counted again, so its late execution is
-        // reversed.
-        for (const { key, counts } of report) {
-          for (const [bucket, count] of counts) this.#recount(key, latePlaceOf(bucket), -count);
-        }
-      });
-      admissions.confirmReport(report, placeOf);
+      const redisBucketOf = await scripts.merge(
+        generation,
+        report,
+        isAll,
+        ageMs,
+        (lateRedisBucketOf) => {
+          if (this.#generation !== generation) return;
+          // The report stayed unreported and will be counted again, so its late execution is
+          // reversed.
+          for (const { key, counts } of report) {
+            for (const [bucket, count] of counts)
+              this.#recount(key, lateRedisBucketOf(bucket), -count);
+          }
+        },
+      );
+      admissions.confirmReport(report, redisBucketOf);
     } catch (error) {
       admissions.cancelReport(report);
       throw error;

@@ -24,17 +24,20 @@ export interface SlotExchange {
   /** Ids of the live instances. */
   readonly live: readonly string[];
   /** Running calls of this instance within each limit, without the requested ones. */
-  readonly limits: readonly (ParallelLimit & { readonly taken: number })[];
+  readonly limits: readonly (ParallelLimit & { readonly used: number })[];
   /**
    * For each requested call, the positions in `limits` of its limits, and the number of slots that
    * it leaves free there.
    */
-  readonly asks: readonly (readonly { readonly position: number; readonly spared: number }[])[];
+  readonly requests: readonly (readonly {
+    readonly position: number;
+    readonly reserved: number;
+  }[])[];
 }
 
 /**
- * Thrown if the member is not joined: its lease has expired, Redis lost its data, or it has joined
- * again since.
+ * Thrown if the member is not joined: its lease has expired, Redis lost its data, or the instance
+ * has joined again since.
  */
 export class MembershipLost extends Error {}
 
@@ -70,16 +73,16 @@ export class SlotScript {
     joins,
     live,
     limits,
-    asks,
+    requests,
   }: SlotExchange): Promise<boolean[]> {
     const words: (string | number)[] = [limits.length + 1, this.#membersKey];
     for (const { id } of limits) words.push(`${this.#keyPrefix}of:${id}`);
     words.push(member, instanceId, joins ? 1 : 0, live.length, this.#leaseMs, ...live);
-    for (const { taken: used, max } of limits) words.push(used, max);
-    for (const slots of asks) {
+    for (const { used, max } of limits) words.push(used, max);
+    for (const slots of requests) {
       words.push(slots.length);
       // Lua counts from 1, and the first key is that of the members.
-      for (const { position, spared } of slots) words.push(position + 2, spared);
+      for (const { position, reserved: spared } of slots) words.push(position + 2, spared);
     }
     const sent = this.#scripts.gatewaySlots(...words);
     const [verdict, ...granted] = await answerInTime(this.#clock, sent);

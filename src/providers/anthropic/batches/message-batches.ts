@@ -6,8 +6,6 @@ import {
   type Fields,
   hasStatus,
   nameIn,
-  objectsIn,
-  withQuery,
 } from "../../batch-wire.ts";
 import type {
   BatchInterface,
@@ -83,7 +81,14 @@ export class MessageBatches implements BatchInterface {
     const { mark, requests, sinceMs, isOther } = search;
     const batchIds: string[] = [];
     let isCertain = true;
-    for await (const batch of this.#newestBatches(sinceMs - CLOCK_SKEW_MS, signal)) {
+    const list = {
+      url: this.#url(),
+      cursor: "after_id",
+      pageSize: BATCHES_A_PAGE,
+      maxPages: MAX_PAGES,
+      createdMs: (batch: Fields) => Date.parse(String(batch.created_at)),
+    };
+    for await (const batch of this.#wire.newestBatches(list, sinceMs - CLOCK_SKEW_MS, signal)) {
       const id = nameIn(batch.id, "batch");
       if (isOther(id) || totalOf(batch) !== requests) continue;
       if (!hasEnded(batch)) isCertain = false;
@@ -93,11 +98,11 @@ export class MessageBatches implements BatchInterface {
   }
 
   async readState(batchId: string, signal: AbortSignal): Promise<BatchState> {
-    return { hasEnded: hasEnded(await this.#read(batchId, signal)) };
+    return { hasEnded: hasEnded(await this.#wire.batch(this.#url(batchId), batchId, signal)) };
   }
 
   async *results({ batchId, mark, ids }: BatchOfResults, signal: AbortSignal) {
-    const batch = await this.#read(batchId, signal);
+    const batch = await this.#wire.batch(this.#url(batchId), batchId, signal);
     if (!hasEnded(batch)) throw new BrokenAnswer("a batch that is still running");
     const expected = { ids, seen: new Set<string>(), prefix: prefixOf(mark) };
     const results: AsyncGenerator<BatchResult> = this.#wire.results(
@@ -139,30 +144,6 @@ export class MessageBatches implements BatchInterface {
       if (hasStatus(error, [400, 404])) return false;
       throw error;
     }
-  }
-
-  /** Yields the batches that were created at or after `sinceMs`, newest first. */
-  async *#newestBatches(sinceMs: number, signal: AbortSignal): AsyncGenerator<Fields> {
-    let after = "";
-    for (let page = 0; page < MAX_PAGES; page++) {
-      const url = withQuery(this.#url(), `limit=${BATCHES_A_PAGE}${after}`);
-      const listed = await this.#wire.object({ method: "GET", url }, signal);
-      const batches = objectsIn(listed.data, "batches");
-      for (const batch of batches) {
-        if (Date.parse(String(batch.created_at)) < sinceMs) return;
-        yield batch;
-      }
-      const last = batches.at(-1);
-      if (last === undefined || listed.has_more !== true) return;
-      after = `&after_id=${encodeURIComponent(nameIn(last.id, "batch"))}`;
-    }
-    throw new BrokenAnswer("a list of batches without an end");
-  }
-
-  async #read(batchId: string, signal: AbortSignal): Promise<Fields> {
-    const batch = await this.#wire.object({ method: "GET", url: this.#url(batchId) }, signal);
-    if (batch.id !== batchId) throw new BrokenAnswer("another batch");
-    return batch;
   }
 
   #resultsOf(batchId: string) {

@@ -30,7 +30,7 @@ interface BatchFilesOptions {
   readonly wire: BatchHttpClient;
   readonly baseUrl: string;
   /** True if files can have an expiry time. */
-  readonly expire: boolean;
+  readonly canExpire: boolean;
   /** The query of a list that begins with the newest file, up to the value of its length. */
   readonly newest?: string;
 }
@@ -39,19 +39,19 @@ interface BatchFilesOptions {
 export class BatchFiles {
   readonly #wire: BatchHttpClient;
   readonly #baseUrl: string;
-  readonly #expire: boolean;
+  readonly #canExpire: boolean;
   readonly #newest: string;
 
-  constructor({ wire, baseUrl, expire, newest = "order=desc&limit" }: BatchFilesOptions) {
+  constructor({ wire, baseUrl, canExpire, newest = "order=desc&limit" }: BatchFilesOptions) {
     this.#wire = wire;
     this.#baseUrl = baseUrl;
-    this.#expire = expire;
+    this.#canExpire = canExpire;
     this.#newest = newest;
   }
 
   /** Fields of a new batch that set the expiry of its result files. */
   get expiryOfResults(): object {
-    if (!this.#expire) return {};
+    if (!this.#canExpire) return {};
     return { output_expires_after: { anchor: "created_at", seconds: EXPIRY_SECONDS } };
   }
 
@@ -85,7 +85,7 @@ export class BatchFiles {
     const upload = new BatchUpload(requests, { head, tail: "}\n" });
     const { contentType, body } = multipartForm([
       { name: "purpose", value: "batch" },
-      ...(this.#expire
+      ...(this.#canExpire
         ? [
             { name: "expires_after[anchor]", value: "created_at" },
             { name: "expires_after[seconds]", value: String(EXPIRY_SECONDS) },
@@ -188,7 +188,7 @@ export class BatchEndpoints {
     this.#kinds = new Map(paths.map((path) => [endpointUrl(baseUrl, path), `/v1${path}`]));
   }
 
-  placeOf({ url, body }: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
+  groupOf({ url, body }: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
     const kind = this.#kinds.get(url);
     if (kind === undefined) return undefined;
     if (!kind.endsWith(EMBEDDINGS)) return { kind, count: 1 };

@@ -6,7 +6,6 @@ import {
   hasStatus,
   nameIn,
   objectsIn,
-  withQuery,
 } from "../../batch-wire.ts";
 import type {
   BatchInterface,
@@ -58,11 +57,11 @@ export class OpenAiBatches implements BatchInterface {
     this.#endpoints = new BatchEndpoints(baseUrl, PATHS);
     const headers = requestHeaders(settings, openAiVariant(type));
     this.#wire = new BatchHttpClient({ ...dependencies, settings, headers, failureOfStatus });
-    this.#files = new BatchFiles({ wire: this.#wire, baseUrl, expire: type === "openai" });
+    this.#files = new BatchFiles({ wire: this.#wire, baseUrl, canExpire: type === "openai" });
   }
 
   groupOf(request: RecordedRequest): Pick<BatchRequest, "kind" | "count"> | undefined {
-    return this.#endpoints.placeOf(request);
+    return this.#endpoints.groupOf(request);
   }
 
   async create(batch: NewBatch, signal: AbortSignal): Promise<string> {
@@ -86,7 +85,14 @@ export class OpenAiBatches implements BatchInterface {
 
   async find({ mark, sinceMs }: BatchSearch, signal: AbortSignal): Promise<FoundBatches> {
     const batchIds: string[] = [];
-    for await (const batch of this.#newestBatches(sinceMs - CLOCK_SKEW_MS, signal)) {
+    const list = {
+      url: this.#url("/batches"),
+      cursor: "after",
+      pageSize: BATCHES_A_PAGE,
+      maxPages: MAX_PAGES,
+      createdMs,
+    };
+    for await (const batch of this.#wire.newestBatches(list, sinceMs - CLOCK_SKEW_MS, signal)) {
       const { metadata } = batch as { readonly metadata?: Fields | null };
       if (metadata?.[MARK_KEY] === mark) batchIds.unshift(nameIn(batch.id, "batch"));
     }
@@ -122,29 +128,8 @@ export class OpenAiBatches implements BatchInterface {
     await this.#files.removeAll([batch.input_file_id, ...filesOf(batch)], signal);
   }
 
-  /** Yields batches, newest first, until one was created before `sinceMs`. */
-  async *#newestBatches(sinceMs: number, signal: AbortSignal): AsyncGenerator<Fields> {
-    let after = "";
-    for (let page = 0; page < MAX_PAGES; page++) {
-      const url = withQuery(this.#url("/batches"), `limit=${BATCHES_A_PAGE}${after}`);
-      const listed = await this.#wire.object({ method: "GET", url }, signal);
-      const batches = objectsIn(listed.data, "batches");
-      for (const batch of batches) {
-        const { created_at: createdAt } = batch;
-        if (typeof createdAt === "number" && createdAt * 1_000 < sinceMs) return;
-        yield batch;
-      }
-      const last = batches.at(-1);
-      if (last === undefined || listed.has_more !== true) return;
-      after = `&after=${encodeURIComponent(nameIn(last.id, "batch"))}`;
-    }
-    throw new BrokenAnswer("a list of batches without an end");
-  }
-
-  async #read(batchId: string, signal: AbortSignal): Promise<Fields> {
-    const batch = await this.#wire.object({ method: "GET", url: this.#urlOf(batchId) }, signal);
-    if (batch.id !== batchId) throw new BrokenAnswer("another batch");
-    return batch;
+  #read(batchId: string, signal: AbortSignal): Promise<Fields> {
+    return this.#wire.batch(this.#urlOf(batchId), batchId, signal);
   }
 
   #failureOf({ errors }: Fields): ProviderFailure {
@@ -162,6 +147,10 @@ export class OpenAiBatches implements BatchInterface {
   #url(path: string): string {
     return endpointUrl(this.#baseUrl, path);
   }
+}
+
+function createdMs({ created_at: seconds }: Fields): number | undefined {
+  return typeof seconds === "number" ? seconds * 1_000 : undefined;
 }
 
 /** Returns the ids of the result files, undefined for a missing one. */

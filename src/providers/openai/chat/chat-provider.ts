@@ -228,7 +228,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     const contentType = response.headers.get("content-type");
     if (contentType === "text/event-stream" || isEventStream(contentType)) {
       if (!hasBody(response)) throw brokenAnswer("an empty body");
-      return new OpenAiStream(response, this.#failureReader);
+      return new OpenAiStream(response, this.#clock, this.#failureReader);
     }
     if (!isJson(contentType)) {
       response.body?.cancel().catch(() => undefined);
@@ -243,7 +243,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     if (text === undefined) throw tooLong();
     const body = completionToStream(parseCompletion(text, this.#failureContext));
     if (body === undefined) throw brokenAnswer("a body that is not a completion");
-    return new OpenAiStream({ body }, this.#failureReader);
+    return new OpenAiStream({ body }, this.#clock, this.#failureReader);
   }
 }
 

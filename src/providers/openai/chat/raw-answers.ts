@@ -1,8 +1,10 @@
 import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
+import type { Clock } from "../../../lib/clock.ts";
 import { isFields } from "../../../lib/json.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import {
   type AnswerOptions,
+  type ChatEvent,
   type ClientCompletion,
   type PieceReader,
   ProviderFailure,
@@ -15,6 +17,7 @@ import { AnswerRead } from "../../thread-work.ts";
 import { parsedAnswer } from "../../transport/bounded-body.ts";
 import { brokenAnswer } from "../../transport/call-failures.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
+import { RawStreamEvents } from "../../typed-answers.ts";
 import { failureInside } from "../failure-mapping.ts";
 import { PRIVATE_MEMBERS } from "../openai-variants.ts";
 import {
@@ -82,10 +85,12 @@ interface StreamSource {
 export class OpenAiStream implements RawStream {
   readonly kind = "stream";
   readonly #source: StreamSource;
+  readonly #clock: Clock;
   readonly #failureReader: FailureReader | undefined;
 
-  constructor(source: StreamSource, failureReader?: FailureReader) {
+  constructor(source: StreamSource, clock: Clock, failureReader?: FailureReader) {
     this.#source = source;
+    this.#clock = clock;
     this.#failureReader = failureReader;
   }
 
@@ -99,6 +104,10 @@ export class OpenAiStream implements RawStream {
 
   rewriter(options: AnswerOptions, output: ByteBuffer): StreamRewriter {
     return new StreamRewriter(options, output, this.#failureReader);
+  }
+
+  events(options: AnswerOptions): PieceReader<readonly ChatEvent[]> {
+    return new RawStreamEvents(this, options, this.#clock);
   }
 }
 

@@ -34,7 +34,7 @@ const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 /**
  * Converts the stream of a provider with OpenAI's API to the gateway's stream (spec 6.2) and meters it. Chunks get one
  * id and model, the role appears once, usage is kept for the end, and members that break OpenAI's clients are removed.
- * Chunks that look like the previous one are rewritten without being parsed. Bytes are handled as characters.
+ * Chunks that look like the previous one are rewritten without being parsed. In texts, each character is one byte.
  *
  * Throws ProviderFailure for an error object, invalid JSON, or an event that is too large.
  */

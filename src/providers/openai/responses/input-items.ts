@@ -80,8 +80,8 @@ function withReasoning(items: readonly Fields[], thoughts: readonly ReasoningIte
   if (items.length === 0) return [];
   const all: Fields[] = [];
   let used = 0;
-  for (const { position: place = 0, item } of thoughts) {
-    while (all.length < place && used < items.length - 1) all.push(items[used++]!);
+  for (const { position = 0, item } of thoughts) {
+    while (all.length < position && used < items.length - 1) all.push(items[used++]!);
     all.push(item);
   }
   return [...all, ...items.slice(used)];

@@ -68,14 +68,14 @@ interface Attempt {
 
 interface Outcome {
   readonly attempt: Attempt;
-  readonly kind: "waits for the holder" | "unknown";
+  readonly kind: "needs authentication" | "unknown";
   readonly message: string;
   /** URL at which the cardholder authenticates. */
   readonly page: string | undefined;
 }
 
 const NOT_YET: Readonly<Record<Outcome["kind"], string>> = {
-  "waits for the holder": "The payment is not confirmed yet.",
+  "needs authentication": "The payment is not confirmed yet.",
   unknown: "The payment status is still unknown.",
 };
 
@@ -124,14 +124,14 @@ function TopUpDialog({ bounds, methods, outcome, onOutcome, ...on }: TopUpProps)
     }
   };
   useReturn(() => {
-    if (outcome?.kind === "waits for the holder") void order(outcome.attempt).catch(() => {});
+    if (outcome?.kind === "needs authentication") void order(outcome.attempt).catch(() => {});
   });
 
   if (outcome !== undefined) {
     const close = () => {
       // Only the cardholder can complete a payment that waits for authentication, so a new one can be
       // ordered.
-      if (outcome.kind === "waits for the holder") onOutcome(undefined);
+      if (outcome.kind === "needs authentication") onOutcome(undefined);
       onClose();
     };
     return (
@@ -206,7 +206,7 @@ function outcomeOf(attempt: Attempt, error: unknown): Outcome | undefined {
   const { status, code, message, payment } = error;
   const base = { attempt, message, page: payment.page };
   if (status === 402 && payment.declineCode === "authentication_required") {
-    return { ...base, kind: "waits for the holder" };
+    return { ...base, kind: "needs authentication" };
   }
   // The answer is missing or does not state the result of the payment.
   const isUnknown = status === 0 || status === 408 || (status >= 500 && code !== "provider_error");

@@ -273,8 +273,8 @@ function Consequences({
     return (
       <>
         <p>
-          <b>{price}</b> is paid with {method && methodTitle(method)}, now and then regularly until
-          you choose another plan.
+          <b>{price}</b> is paid with {method && methodTitle(method)}: now, and again for each
+          period until you choose another plan.
         </p>
         {fee}
       </>

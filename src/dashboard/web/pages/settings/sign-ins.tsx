@@ -67,7 +67,7 @@ export function SignIns() {
         >
           {isYou(ending)
             ? "All sessions except this one end within a second."
-            : "The sessions end within a second. Authorized keys and users can sign in again."}
+            : "The sessions end within a second. Keys and users that still have access can sign in again."}
         </Confirm>
       )}
     </Panel>
