@@ -19,6 +19,7 @@ import { startUpstream, type Upstream } from "../upstream/server.ts";
 const TIMEOUT_MS = 60_000;
 const MODEL = "test/batched";
 const LIVE = "test/live";
+const MISTRAL = "test/mistral";
 
 let upstream: Upstream;
 let gateway: FilesGateway;
@@ -36,9 +37,17 @@ beforeAll(async () => {
           ...{ id: "upstream", type: "openai-compatible", api_key: "sk-upstream" },
           ...{ base_url: upstream.baseUrl, batches: true },
         },
+        {
+          ...{ id: "mistral", type: "mistral", api_key: "sk-upstream" },
+          ...{ base_url: upstream.baseUrl, batches: true },
+        },
       ],
       models: [
         { ...terms, id: MODEL, endpoints: [endpoint] },
+        {
+          ...{ ...terms, id: MISTRAL },
+          endpoints: [{ provider: "mistral", model: "mistral-small-latest" }],
+        },
         { ...terms, id: LIVE, endpoints: [{ ...endpoint, batches: false }] },
         {
           ...{ ...terms, id: "test/dear", context_length: 100_000, max_output_tokens: 50_000 },
@@ -98,6 +107,19 @@ async function expectNothingLeft(batchId: string): Promise<void> {
     batches: batches.length,
   });
 }
+
+test(
+  "a line goes into the batch without the fields that its provider does not support",
+  async () => {
+    const { id } = await createBatch(gateway, chatLine("a", { model: MISTRAL, store: true, n: 1 }));
+    expect((await endedBatch(gateway, id)).status).toBe("completed");
+    const [request] = upstream.batches.records.batches[0]!.requests;
+    expect(request!.body).toMatchObject({ model: "mistral-small-latest" });
+    expect(request!.body).not.toHaveProperty("store");
+    await expectNothingLeft(id);
+  },
+  TIMEOUT_MS,
+);
 
 test(
   "lines go to the provider in one batch, at half the price to the nano-USD, and others are called",
