@@ -1,6 +1,6 @@
 import type { Database } from "./client.ts";
 
-/** Sends a query and returns its result, or another result in its place. */
+/** Sends a query and returns its result, or another result instead. */
 export type AroundQuery = (send: () => Promise<unknown>) => Promise<unknown>;
 
 type Members = Partial<Record<keyof Database, (...parameters: never[]) => unknown>>;

@@ -45,7 +45,7 @@ export type DatabaseTransaction = postgres.TransactionSql<{ bigint: bigint }>;
 export interface ConnectionEvents {
   /** The connection is being opened, or will be after a delay. */
   onOpening(id: number): void;
-  /** The connection is open, its settings are made, and it can be used. */
+  /** The connection is open, has its settings, and can be used. */
   onOpened(id: number): void;
   /** It was closed, or could not be opened. */
   onClosed(id: number): void;
@@ -78,8 +78,7 @@ export function retryDelaySeconds(failures: number): number {
 }
 
 /**
- * Settings that each new connection makes by SET. As startup parameters PgBouncer would reject those that it does not
- * know.
+ * Settings that each new connection makes by SET. PgBouncer would reject startup parameters that it does not know.
  */
 const SESSION_SETTINGS: Readonly<Record<string, string>> = {
   // The format of values that the driver can read. A server or role may have another default.
@@ -248,8 +247,8 @@ export function inOneSnapshot<Result>(
 }
 
 /**
- * A commit repeats a few statements, and planning each time costs more than running them. A kept plan must not be one
- * for empty tables, so it uses indexes throughout. A join that was planned while the table was small may still read a
+ * A commit repeats a few statements, and planning them each time costs more than running them. A cached plan must not be
+ * one for empty tables, so it always uses indexes. A join that was planned while the table was small may still read a
  * whole index for each batch. So statements of the ledger and of events find their rows by loops or by lateral
  * subqueries with LIMIT.
  */
@@ -271,7 +270,7 @@ export const SHARED_LEDGER_SETTINGS: Record<string, string> = {
   lock_timeout: "1000",
 };
 
-/** SQLSTATEs with which a server rejects a connection: the user, the database, or the moment. */
+/** SQLSTATEs with which a server rejects a connection: because of the user, the database name, or its current state. */
 const REFUSED_CONNECTION = /^(28|3D|55000)/;
 
 /**

@@ -53,7 +53,7 @@ export function describeFailure(error: unknown): string {
 }
 
 /** Returns true for a failure that may end by itself, such as a server that is starting. */
-export function mayPass(error: unknown): boolean {
+export function isTransientFailure(error: unknown): boolean {
   return isConnectionFailure(rootCause(error));
 }
 

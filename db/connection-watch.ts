@@ -202,7 +202,8 @@ const LOOK_MS = 250;
 /** The watch checks queries that take longer. */
 const LATE_MS = 1_000;
 /**
- * On a machine without spare CPU time, an answer and a new connection take as much longer as the check itself.
+ * Number of durations of the check by which a query may exceed LATE_MS. If the machine has no spare CPU time, the check
+ * is slow too, and so are answers and new connections.
  */
 const CHECK_TIME_FACTOR = 10;
 /** A session that has been idle for this long runs none of our queries. */
@@ -278,8 +279,8 @@ export class ConnectionWatch {
   }
 
   /**
-   * Returns the smallest number of connections with late queries. A connection that is being opened has a timeout of
-   * its own.
+   * Returns the number of connections that have late queries, at least. A connection that is being opened has a
+   * timeout of its own.
    */
   #late(one: WatchedConnections, lateMs = LATE_MS): number {
     const nowMs = performance.now();

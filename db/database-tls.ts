@@ -16,10 +16,10 @@ export type DatabaseTls =
 
 export const TLS_MODES = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 
-/** Parameters that the driver does not read and a server would refuse as unknown settings. */
+/** Parameters that the driver does not read and that a server would reject as unknown settings. */
 const TLS_PARAMETERS = ["sslmode", "sslrootcert", "sslcert", "sslkey", "sslpassword"];
 
-/** A part of DATABASE_URL about TLS cannot be used. The message completes "DATABASE_URL …". */
+/** The TLS part of DATABASE_URL is invalid. The message completes "DATABASE_URL …". */
 export class DatabaseTlsError extends Error {}
 
 /**

@@ -50,7 +50,7 @@ export interface EmbeddedPostgresOptions {
   /** The database cluster is in its subfolder `postgres`. */
   readonly dataDir: string;
   readonly log: (message: string) => void;
-  /** Server settings that add to those of server-settings.ts or replace them. */
+  /** Server settings that add to those of `embedded/cluster.ts` or replace them. */
   readonly settings?: ServerSettings;
   /** "tcp" listens on 127.0.0.1 with a password. Windows has no other. */
   readonly transport?: "unix" | "tcp";
@@ -71,7 +71,7 @@ interface EmbeddedPostgres {
   stop(): Promise<void>;
 }
 
-/** A server that starts may meet its predecessor, which is just ending. */
+/** Tries to start the server, because its predecessor may still be ending. */
 const LAUNCH_ATTEMPTS = 4;
 const LAUNCH_RETRY_MS = 500;
 const TRANSIENT_REFUSAL = /lock file|shared memory|in use|could not bind/;
@@ -207,7 +207,7 @@ async function findFreePort(): Promise<number> {
  */
 type Predecessor = "none" | "stranger" | "hidden" | "busy" | "ready";
 
-/** Longest recovery of a crashed predecessor, as READY_TIMEOUT_MS of our own server. */
+/** Longest recovery of a crashed predecessor. Equals READY_TIMEOUT_MS of our own server. */
 const BUSY_TIMEOUT_MS = 600_000;
 /**
  * A server that restarts after a crash of one connection still reports to be ready for a moment.

@@ -125,7 +125,7 @@ function checkVersion(folders: PostgresFolders, binaries: PostgresBinaries): voi
 }
 
 /**
- * Removes incomplete clusters. What an orphaned initdb still writes to is removed at a later start.
+ * Removes incomplete clusters. A later start removes a folder that an orphaned initdb still writes to.
  */
 function removeUnfinished(folders: PostgresFolders): void {
   for (const name of readdirSync(folders.dataDir)) {

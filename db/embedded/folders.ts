@@ -25,8 +25,9 @@ export interface PostgresBinaries {
 }
 
 interface LibraryLink {
-  /** Path relative to the package, as is the one below. */
+  /** Path relative to the package. */
   readonly source: string;
+  /** Path relative to the package. */
   readonly target: string;
 }
 

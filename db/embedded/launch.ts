@@ -14,7 +14,7 @@ export interface ServerAccount {
   readonly name: string;
 }
 
-/** How to start a program as that user. */
+/** The prefix of a command, and the ids, with which a program starts as that user. */
 interface LaunchIdentity {
   readonly prefix: readonly string[];
   readonly uid?: number;

@@ -60,13 +60,13 @@ export function commandLineOf(pid: number): string | undefined {
 }
 
 /** The process has ended, or belongs to another user whose processes are hidden. */
-const NOT_TO_BE_SEEN = new Set<unknown>(["ENOENT", "ESRCH", "EACCES", "EPERM"]);
+const HIDDEN_PROCESS_CODES = new Set<unknown>(["ENOENT", "ESRCH", "EACCES", "EPERM"]);
 
 function fromProc(pid: number): string {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0").slice(0, -1).join(" ");
   } catch (error) {
-    if (NOT_TO_BE_SEEN.has((error as { code?: unknown }).code)) return "";
+    if (HIDDEN_PROCESS_CODES.has((error as { code?: unknown }).code)) return "";
     throw error;
   }
 }

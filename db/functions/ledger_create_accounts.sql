@@ -3,7 +3,7 @@
 -- A request's accounts are those of its organization, its key's day and its key's month, and then those of the budgets
 -- of its end user and tags. These hold and count the same amounts as the budgets of the key.
 --
--- Called by ledger_settle_batch and ledger_exchange_batch.
+-- Called by ledger_settle_batch, ledger_exchange_batch, and createAccounts in db/ledger/settle-batch.ts.
 CREATE OR REPLACE FUNCTION ledger_create_accounts(p_accounts jsonb) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -12,7 +12,7 @@
 -- null}; last: the organization after which the next turn begins, null if this was the last one; is_more: true if an
 -- organization of this turn has more events}. Does nothing if the instance was declared dead.
 --
--- Finds its rows one by one: see webhook_due_at. Called by numberEvents in db/queries/outbox.ts, and by a restore.
+-- Finds its rows one by one: see webhook_due_at. Called by sequenceEvents in db/queries/outbox.ts, and by a restore.
 CREATE OR REPLACE FUNCTION number_events(
   p_instance text, p_epoch bigint, p_after text, p_most_organizations integer, p_most_rows integer
 ) RETURNS jsonb

@@ -34,7 +34,8 @@ const MAX_BATCH_UNITS = 256;
 const MAX_KNOWN_ACCOUNTS = 200_000;
 const RETRY_DELAY_MS = 50;
 /**
- * An unreachable database must not keep the process from ending. Attempts have the important data.
+ * Longest wait of `close` for the last writes: an unreachable database must not keep the process from ending. The rows
+ * of `attempts` have the important data.
  */
 const MAX_CLOSE_MS = 5_000;
 /** An account that a charge needs has no row. */
@@ -150,7 +151,7 @@ export class GroupCommit {
 
   /** Writes the queued units and accepts no more. Gives up if the database stays unreachable. */
   async close(withinMs = MAX_CLOSE_MS): Promise<void> {
-    this.#resting.endAll();
+    this.#resting.retryAll();
     this.#closed = true;
     if (!this.#running) return;
     await new Promise<void>((resolve) => {

@@ -22,7 +22,7 @@ export interface Unit {
   reject(error: unknown): void;
 }
 
-/** The members that a unit does not write. */
+/** The empty list, for the kinds of effects that a unit does not have. */
 export const NONE: readonly never[] = [];
 
 /**
@@ -55,7 +55,7 @@ export function isGivenUp({ abandonment }: Unit): boolean {
   return abandonment?.isCancelled === true;
 }
 
-/** Returns true if it has statements that a batch cannot write. */
+/** Returns true if the unit has statements that a batch cannot write. */
 export function isAdministration({ statements }: Unit): boolean {
   return statements.length > 0 && statements.some(({ keeps }) => keeps === undefined);
 }
@@ -180,7 +180,7 @@ export const WRITE_AGAIN_MS = 250;
 export class DelayedUnits {
   readonly #clock: Clock;
   readonly #tryAgain: (unit: Unit) => void;
-  readonly #resting = new Map<Unit, () => void>();
+  readonly #delayed = new Map<Unit, () => void>();
 
   constructor(clock: Clock, tryAgain: (unit: Unit) => void) {
     this.#clock = clock;
@@ -189,19 +189,19 @@ export class DelayedUnits {
 
   add(unit: Unit): void {
     const cancel = this.#clock.after(WRITE_AGAIN_MS, () => this.#end(unit));
-    this.#resting.set(unit, cancel);
+    this.#delayed.set(unit, cancel);
   }
 
   /** Tries each unit now. */
-  endAll(): void {
-    for (const [unit, cancel] of this.#resting) {
+  retryAll(): void {
+    for (const [unit, cancel] of this.#delayed) {
       cancel();
       this.#end(unit);
     }
   }
 
   #end(unit: Unit): void {
-    this.#resting.delete(unit);
+    this.#delayed.delete(unit);
     this.#tryAgain(unit);
   }
 }
@@ -209,7 +209,7 @@ export class DelayedUnits {
 /**
  * Tries again while the database cannot write, as long as the caller wants it. Rejects with the last failure.
  */
-export async function writtenInTheEnd(
+export async function retryUntilWritten(
   clock: Clock,
   write: () => Promise<void>,
   isWanted: () => boolean,

@@ -100,7 +100,7 @@ export function findCreditCommand(id: string): Query<KnownOrder | undefined> {
 }
 
 /** Deletes a rejected order, so that it can be given again under its id. */
-export async function forgetRefusedCommand(sql: Database, id: string): Promise<void> {
+export async function deleteRejectedCommand(sql: Database, id: string): Promise<void> {
   await sql`DELETE FROM credit_commands WHERE id = ${id} AND refused_code IS NOT NULL`;
 }
 
@@ -250,8 +250,8 @@ export const MAX_CREDIT_LIMIT_NANO = 10n ** 18n;
 /**
  * Sets how far the balance of an organization may go below zero (null: no limit) and notifies every instance. Returns
  * false, and changes nothing, if the organization does not exist or has already used or held more than the new limit.
- * The caller is responsible for holds that are not rows in the database: use a credit order (`giveOrder`), which a
- * running gateway carries out.
+ * The caller is responsible for holds that are not rows in the database: use a credit order
+ * (`CreditOrders.give`), which a running gateway carries out.
  */
 export async function setCreditLimit(
   sql: DatabaseTransaction,

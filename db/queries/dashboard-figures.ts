@@ -41,7 +41,7 @@ const MAX_FAILURES = 1_000;
 const MAX_TROUBLES = 5;
 
 /** Returns what an organization may have to look at. */
-export async function troublesOf(
+export async function findTroubles(
   sql: Database,
   organizationId: string,
   sinceMs: number,

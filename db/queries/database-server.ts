@@ -40,7 +40,7 @@ export async function joinAsGuest(sql: Database): Promise<boolean> {
 /**
  * Returns true if no other connection is left. After the first call that finds no guest, none can join.
  */
-export async function isLeftAlone(sql: Database): Promise<boolean> {
+export async function isOnlyConnection(sql: Database): Promise<boolean> {
   // Each call takes the lock again, which does no harm: it ends with the connection.
   const [lock] = await sql<{ closed: boolean }[]>`
     SELECT pg_try_advisory_lock(${GUEST_LOCK}) AS closed`;
@@ -64,17 +64,17 @@ const SILENCE_SECONDS = 3;
 export async function claimRest(sql: DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_locked: boolean }[]>`
     SELECT pg_try_advisory_xact_lock(${GATEWAY_LOCK}) AS is_locked`;
-  if (!row!.is_locked || (await hearsGateway(sql))) return false;
+  if (!row!.is_locked || (await isGatewayRunning(sql))) return false;
   await sql`UPDATE instances SET alive = false WHERE id IN (
-    SELECT id FROM instances WHERE alive AND NOT ${isHeard(sql)} ORDER BY id FOR UPDATE)`;
+    SELECT id FROM instances WHERE alive AND NOT ${hasRecentHeartbeat(sql)} ORDER BY id FOR UPDATE)`;
   // An instance whose heartbeat arrived while its row was locked stays alive.
-  return !(await hearsGateway(sql));
+  return !(await isGatewayRunning(sql));
 }
 
 /** Returns true if a gateway runs on the database, judged by heartbeats of the last seconds. */
-async function hearsGateway(sql: Database | DatabaseTransaction): Promise<boolean> {
+async function isGatewayRunning(sql: Database | DatabaseTransaction): Promise<boolean> {
   const [row] = await sql<{ is_heard: boolean }[]>`SELECT EXISTS (
-    SELECT 1 FROM instances WHERE alive AND ${isHeard(sql)}
+    SELECT 1 FROM instances WHERE alive AND ${hasRecentHeartbeat(sql)}
   ) AS is_heard`;
   return row!.is_heard;
 }
@@ -97,7 +97,7 @@ export async function lastHeartbeat(
 /**
  * No heartbeat can arrive before the server is up: a gateway that waits for it may send one a moment later.
  */
-export function isHeard(sql: Database | DatabaseTransaction) {
+export function hasRecentHeartbeat(sql: Database | DatabaseTransaction) {
   return sql`greatest(heartbeat_at, pg_postmaster_start_time())
     > clock_timestamp() - make_interval(secs => ${SILENCE_SECONDS})`;
 }

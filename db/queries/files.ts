@@ -155,7 +155,7 @@ export function deleteFile(
       DELETE FROM files WHERE id = ${fileId} AND organization_id = ${organizationId}
         AND (expires_at IS NULL OR expires_at > clock_timestamp())
       RETURNING id, organization_id, bytes, storage_key`;
-    await giveBack(transaction, deleted);
+    await releaseFiles(transaction, deleted);
     return deleted.length > 0;
   });
 }
@@ -176,12 +176,12 @@ export function deleteExpiredFiles(sql: Database, limit: number): Promise<number
         SELECT id FROM files WHERE expires_at <= clock_timestamp()
         ORDER BY expires_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
       RETURNING id, organization_id, bytes, storage_key`;
-    await giveBack(transaction, expired);
+    await releaseFiles(transaction, expired);
     return expired.length;
   });
 }
 
-async function giveBack(sql: DatabaseTransaction, files: readonly DeletedRow[]): Promise<void> {
+async function releaseFiles(sql: DatabaseTransaction, files: readonly DeletedRow[]): Promise<void> {
   await releaseUsed(sql, files);
   const ids = files.map(({ id }) => id);
   await removeStoreFiles(sql, sql`file_id = ANY (${sql.array(ids)}::text[])`);

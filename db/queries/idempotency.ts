@@ -210,8 +210,8 @@ const REMOVAL_BATCH = 1_000;
 
 /**
  * Returns a condition that is true if a record belongs to a batch, or to a file of a vector store, whose work is not
- * done: the charged results of its lines or chunks stay until then. After all instances were stopped for long, the
- * answer may still be written into it, and a second call would be charged again.
+ * done. The charged results of its lines or chunks stay until then: if all instances were stopped for long, they still
+ * need these results, and would otherwise call and charge again.
  */
 function hasWorkingOwner(sql: Database, record: ReturnType<Database>) {
   // Earlier versions have claimed lines and chunks under the API key.

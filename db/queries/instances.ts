@@ -61,7 +61,7 @@ export async function leave(sql: Database, instance: InstanceIdentity): Promise<
 }
 
 /** Declares every other instance dead. Call it for an instance that is known to be the only one. */
-export async function buryOthers(sql: Database, id: string): Promise<void> {
+export async function declareOthersDead(sql: Database, id: string): Promise<void> {
   await sql`UPDATE instances SET alive = false WHERE id IN (
     SELECT id FROM instances WHERE id <> ${id} AND alive ORDER BY id FOR UPDATE)`;
 }
@@ -81,7 +81,10 @@ const MAX_BURIALS = 32;
  * Declares instances dead whose leases have ended, unless another instance is doing so, or this one is itself dead.
  * Returns their ids.
  */
-export async function buryPastLease(sql: Database, instance: InstanceIdentity): Promise<string[]> {
+export async function declareSilentDead(
+  sql: Database,
+  instance: InstanceIdentity,
+): Promise<string[]> {
   return sql.begin(async (transaction) => {
     const [self] = await transaction`SELECT 1 FROM instances
       WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint AND alive

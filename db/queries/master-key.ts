@@ -1,7 +1,7 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 import { recordChange } from "./changes.ts";
-import { isHeard } from "./database-server.ts";
+import { hasRecentHeartbeat } from "./database-server.ts";
 
 /** The database's row of the master key. See the table's schema for its states. */
 export interface MasterKeyRow {
@@ -55,7 +55,7 @@ export function establishMasterKey(
 const MAX_STANDSTILL_MS = 2_000;
 
 /** Ends the session, and so the transaction, of a rotation that is paused in the middle of it. */
-export async function boundStandstill(transaction: DatabaseTransaction): Promise<void> {
+export async function limitPause(transaction: DatabaseTransaction): Promise<void> {
   const name = "idle_in_transaction_session_timeout";
   await transaction`SELECT set_config(${name}, ${`${MAX_STANDSTILL_MS}ms`}, true)`;
 }
@@ -105,9 +105,9 @@ export async function releaseMasterKeyChange(sql: Database): Promise<void> {
  * Declares those instances dead that are silent and do not know a key: one that resumes then ends, and does not fail at
  * values that are sealed with it. The next start, or other instances, settle their work.
  */
-export async function buryUnknowing(sql: Database, keyId: string): Promise<void> {
+export async function declareDeadWithoutKey(sql: Database, keyId: string): Promise<void> {
   await sql`UPDATE instances SET alive = false WHERE id IN (
-    SELECT id FROM instances WHERE alive AND ${isUnknowing(sql, keyId)} AND NOT ${isHeard(sql)}
+    SELECT id FROM instances WHERE alive AND ${isUnknowing(sql, keyId)} AND NOT ${hasRecentHeartbeat(sql)}
     ORDER BY id FOR UPDATE)`;
 }
 
@@ -124,7 +124,7 @@ export function changeMasterKey(
   to: { readonly keyId: string; readonly proof: Uint8Array },
 ): Promise<string[]> {
   return sql.begin(async (transaction) => {
-    await boundStandstill(transaction);
+    await limitPause(transaction);
     const [row] = await transaction`SELECT 1 FROM master_key
       WHERE key_id = ${fromId} AND previous_key_id IS NULL FOR UPDATE`;
     if (row === undefined)

@@ -48,7 +48,7 @@ export function outboxEffect(event: OutboxEvent): StatementEffect {
 }
 
 /** Result of one turn of numbering. */
-interface NumberingTurn {
+interface SequencingTurn {
   /** Number of deliveries that were written. */
   readonly numbered: number;
   /** Webhooks that got deliveries, and the live instance that owns each. Null if none does. */
@@ -61,7 +61,7 @@ interface NumberingTurn {
   readonly isMore: boolean;
 }
 
-interface NumberingBounds {
+interface SequencingBounds {
   readonly maxOrganizations: number;
   /** Pairs of event and webhook, divided among the organizations. */
   readonly maxRows: number;
@@ -74,8 +74,8 @@ export async function sequenceEvents(
   sql: Database,
   instance: InstanceIdentity,
   after: string,
-  bounds: NumberingBounds,
-): Promise<NumberingTurn> {
+  bounds: SequencingBounds,
+): Promise<SequencingTurn> {
   const [row] = await sql<{ turn: TurnRow }[]>`
     SELECT number_events(${instance.id}, ${instance.epoch.toString()}::bigint, ${after},
       ${bounds.maxOrganizations}, ${bounds.maxRows}) AS turn`;

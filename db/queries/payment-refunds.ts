@@ -124,7 +124,7 @@ export async function claimOpenRefunds(
 }
 
 /** Deletes a refund that the balance does not cover, or whose order was withdrawn. */
-export async function forgetOrderedRefund(sql: Database, id: string): Promise<void> {
+export async function deleteOrderedRefund(sql: Database, id: string): Promise<void> {
   await sql`DELETE FROM payment_refunds WHERE id = ${id} AND state = 'ordered'`;
 }
 

@@ -8,17 +8,17 @@ export const LIFETIME = "30 days";
  * call that began before may still continue from them.
  */
 const LONGEST_CALL = "1 day";
-/** How long the contents of a response stay that can be read before its charge. */
+/** How long the contents of a background response stay, which can be read before its charge. */
 export const CONTENTS_LIFETIME = "31 days";
 
 /**
- * The head is the response without its output; input and output are items. A background response has begun as in
- * `begun`, and one that was not answered has ended as in `ended`; its `events` have parts of their own
- * (`background-responses.ts`). In the order of their names.
+ * Kinds of contents of a response, in the order in which they sort. `head` is the response without its output; `input`
+ * and `output` are items. A background response also has `begun`, its state at the start; `ended`, its state at the end
+ * if it was not answered; and `events`, in parts of their own (`background-responses.ts`).
  */
 export type ContentKind = "begun" | "ended" | "events" | "head" | "input" | "output";
 
-/** The data of a stored response that those which continue it need. */
+/** The data of a stored response that is needed to continue it. */
 export interface ChainLink {
   readonly id: string;
   readonly chainId: string;
@@ -119,7 +119,7 @@ export function keepResponseEffect(response: StoredResponse): StatementEffect {
 export type Answered = "answered" | "any";
 
 /** Returns the condition on a row of `responses`. */
-function isThere(sql: Database, answered: Answered): SqlFragment {
+function isReadable(sql: Database, answered: Answered): SqlFragment {
   return answered === "answered"
     ? sql`is_kept`
     : sql`(is_kept OR EXISTS (SELECT 1 FROM background_responses b WHERE b.id = responses.id))`;
@@ -134,7 +134,7 @@ export async function findResponse(
 ): Promise<ChainLink | undefined> {
   const [row] = await sql<{ chain_id: string; chain_bytes: string }[]>`
     SELECT chain_id, chain_bytes::text FROM responses
-    WHERE id = ${id} AND organization_id = ${organizationId} AND ${isThere(sql, answered)}
+    WHERE id = ${id} AND organization_id = ${organizationId} AND ${isReadable(sql, answered)}
       AND created_at > clock_timestamp() - ${LIFETIME}::interval`;
   return row && { id, chainId: row.chain_id, chainBytes: Number(row.chain_bytes) };
 }
@@ -154,7 +154,7 @@ export async function readChain(
   const reading = sql<typeof rows>`
     WITH RECURSIVE chain AS (
       SELECT id, previous_id, 0 AS depth FROM responses
-      WHERE id = ${id} AND organization_id = ${organizationId} AND ${isThere(sql, answered)}
+      WHERE id = ${id} AND organization_id = ${organizationId} AND ${isReadable(sql, answered)}
       UNION ALL
       SELECT before.id, before.previous_id, chain.depth + 1
       FROM chain CROSS JOIN LATERAL (

@@ -33,7 +33,7 @@ async function numberAll(sql: DatabaseTransaction): Promise<void> {
   const id = `restore_${crypto.randomUUID()}`;
   await sql`INSERT INTO instances (id, epoch) VALUES (${id}, 0)`;
   for (let after = ""; await haveUnnumbered(sql); ) {
-    const [row] = await sql<{ turn: NumberingTurn }[]>`
+    const [row] = await sql<{ turn: SequencingTurn }[]>`
       SELECT number_events(${id}, 0, ${after}, ${ORGANIZATIONS_A_TURN}, ${ROWS_A_TURN}) AS turn`;
     // After the last organization it begins again with the first.
     after = row!.turn.last ?? "";
@@ -41,7 +41,7 @@ async function numberAll(sql: DatabaseTransaction): Promise<void> {
   await sql`DELETE FROM instances WHERE id = ${id}`;
 }
 
-interface NumberingTurn {
+interface SequencingTurn {
   readonly last: string | null;
 }
 
@@ -55,7 +55,7 @@ async function haveUnnumbered(sql: DatabaseTransaction): Promise<boolean> {
  * Keeps a copy from external actions while the original continues: webhooks are disabled and their waiting deliveries
  * dropped, nothing is paid or looked up at the payment processor, jobs and batches do not run.
  */
-export async function quietRestored(sql: DatabaseTransaction): Promise<void> {
+export async function stopExternalActions(sql: DatabaseTransaction): Promise<void> {
   await sql`UPDATE webhooks SET enabled = false, version = version + 1,
       disabled_at = clock_timestamp(), disabled_by = 'request' WHERE enabled`;
   await sql`UPDATE webhook_queues SET due_at = NULL`;

@@ -1,5 +1,5 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
-import { boundStandstill } from "./master-key.ts";
+import { limitPause } from "./master-key.ts";
 
 /** A table with columns that are sealed with the master key. */
 interface SealedTable {
@@ -96,7 +96,7 @@ export function resealBatch(
   reseal: Reseal,
 ): Promise<SealedValueCursor | undefined> {
   return sql.begin(async (transaction) => {
-    await boundStandstill(transaction);
+    await limitPause(transaction);
     await transaction`SELECT set_config('lock_timeout', ${`${LOCK_TIMEOUT_MS}ms`}, true)`;
     const [row] = await transaction`SELECT 1 FROM master_key WHERE key_id = ${keyId} FOR SHARE`;
     if (row === undefined)

@@ -72,13 +72,13 @@ export interface Addition {
 }
 
 /** Why files cannot be added. */
-export class AdditionRefused extends Error {
+export class AdditionRejectedError extends Error {
   readonly reason: "no_store" | "expired" | "full" | "no_file" | "not_processed";
   readonly fileId: string | undefined;
 
-  constructor(reason: AdditionRefused["reason"], fileId?: string) {
+  constructor(reason: AdditionRejectedError["reason"], fileId?: string) {
     super(`files cannot be added: ${reason}`);
-    this.name = "AdditionRefused";
+    this.name = "AdditionRejectedError";
     this.reason = reason;
     this.fileId = fileId;
   }
@@ -87,7 +87,7 @@ export class AdditionRefused extends Error {
 /**
  * Adds files to a store, to be indexed by their owners. For an existing file with the same chunking, embedded if
  * requested, it only sets the attributes. A file with another chunking or model, or one that failed, is replaced.
- * Throws AdditionRefused.
+ * Throws AdditionRejectedError.
  */
 export async function addStoreFiles(sql: DatabaseTransaction, addition: Addition): Promise<void> {
   const { vectorStoreId, files, maxFiles } = addition;
@@ -101,7 +101,7 @@ export async function addStoreFiles(sql: DatabaseTransaction, addition: Addition
   const [count] = await sql<{ files: bigint }[]>`
     SELECT count(*) AS files FROM vector_store_files
     WHERE vector_store_id = ${vectorStoreId} AND status <> 'removed'`;
-  if (count!.files > BigInt(maxFiles)) throw new AdditionRefused("full");
+  if (count!.files > BigInt(maxFiles)) throw new AdditionRejectedError("full");
   await recordChange(sql, "vector-store-work", addition.organizationId);
 }
 
@@ -115,8 +115,8 @@ async function lockStore(
         ELSE clock_timestamp() + make_interval(days => expires_after_days) END
     WHERE id = ${vectorStoreId} AND organization_id = ${organizationId}
     RETURNING coalesce(expires_at <= clock_timestamp(), false) AS is_expired`;
-  if (store === undefined) throw new AdditionRefused("no_store");
-  if (store.is_expired) throw new AdditionRefused("expired");
+  if (store === undefined) throw new AdditionRejectedError("no_store");
+  if (store.is_expired) throw new AdditionRejectedError("expired");
 }
 
 /**
@@ -131,8 +131,8 @@ async function lockFiles(sql: DatabaseTransaction, addition: Addition): Promise<
   const statuses = new Map(rows.map(({ id, status }) => [id, status]));
   for (const id of ids) {
     const status = statuses.get(id);
-    if (status === undefined) throw new AdditionRefused("no_file", id);
-    if (status !== "processed") throw new AdditionRefused("not_processed", id);
+    if (status === undefined) throw new AdditionRejectedError("no_file", id);
+    if (status !== "processed") throw new AdditionRejectedError("not_processed", id);
   }
 }
 

@@ -68,8 +68,9 @@ function json(value: unknown): string {
 
 /** Largest number of stems of a question, because each costs an index look-up. */
 const MAX_STEMS = 32;
-/** Weight of the number of different words of a chunk (BM25's b and k1). */
+/** Weight of a chunk's number of different words (BM25's b). */
 const LENGTH_WEIGHT = 0.75;
+/** BM25's k1. Each word counts once in a chunk. */
 const SATURATION = 1.2;
 
 /**

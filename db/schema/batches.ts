@@ -16,7 +16,7 @@ const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 const time = (name: string) => timestamp(name, { withTimezone: true });
 
 /**
- * Batches of requests. Their ids sort by creation time. States: see `src/batches/batch-owner.ts`.
+ * Batches of requests. Their ids sort by creation time. States: see `src/jobs/batches/batch-owner.ts`.
  */
 export const batches = pgTable(
   "batches",
@@ -84,7 +84,7 @@ export const batchContents = pgTable(
 );
 
 /**
- * Batches at providers, each with lines of one batch of the gateway. States: see `src/batches/handed-lines.ts`.
+ * Batches at providers, each with lines of one batch of the gateway. States: see `src/jobs/batches/provider-batch-submitter.ts`.
  */
 export const providerBatches = pgTable(
   "provider_batches",

@@ -1,7 +1,7 @@
 import { Type } from "typebox";
 import type { Database } from "../../db/client.ts";
 import { findReplenishment } from "../../db/queries/auto-replenish.ts";
-import { type Troubles, troublesOf } from "../../db/queries/dashboard-figures.ts";
+import { findTroubles, type Troubles } from "../../db/queries/dashboard-figures.ts";
 import { findOperatedOrganization } from "../../db/queries/organizations.ts";
 import { listUsage, type UsageInterval, type UsageRow } from "../../db/queries/usage.ts";
 import { listLatencies } from "../../db/queries/usage-latency.ts";
@@ -130,7 +130,7 @@ async function overviewOf({ sql, clock }: OverviewDependencies, key: ApiKeyRecor
     }),
     findOperatedOrganization(sql, organizationId),
     findReplenishment(sql, organizationId),
-    troublesOf(sql, organizationId, nowMs - HOUR_MS),
+    findTroubles(sql, organizationId, nowMs - HOUR_MS),
   ]);
   const between = (fromMs: number, beforeMs: number) =>
     days.filter(({ startMs }) => startMs >= fromMs && startMs < beforeMs);

@@ -1,4 +1,4 @@
-/** Spare room for a few more events. */
+/** Spare bytes of a buffer that grows, enough for a few more events. */
 const SLACK_BYTES = 2_048;
 
 /**

@@ -117,7 +117,7 @@ export function finishesWithin(
   return doneBefore(work, (timeIsUp) => clock.after(timeMs, timeIsUp));
 }
 
-/** Like the function above, with the delay of a queue, which is cheaper than a separate timer. */
+/** Works like `finishesWithin`, with the delay of a queue, which is cheaper than a separate timer. */
 export function finishesBeforeDeadline(
   work: Promise<unknown>,
   deadlines: DeadlineQueue,

@@ -1,6 +1,6 @@
 /**
- * The bytes that are read to find the dimensions. They are near the beginning; only a JPEG can have much data,
- * such as colour profiles, in front of them.
+ * Most bytes that are read to find the dimensions. These are near the beginning; only a JPEG can have much data,
+ * such as colour profiles, before them.
  */
 export const MAX_IMAGE_HEAD_BYTES = 1024 * 1024;
 

@@ -13,11 +13,11 @@ const NANO_DIGITS = 9;
 export const FEMTO_PER_NANO = 1_000_000n;
 /** A share of 1 in basis points. */
 export const BASIS_POINTS = 10_000n;
-/** Both as numbers, for amounts that stay within safe integers. */
+/** The divisors as numbers, for amounts that stay within safe integers. */
 const PLAIN_FEMTO_PER_NANO = Number(FEMTO_PER_NANO);
 const PLAIN_BASIS_POINTS = Number(BASIS_POINTS);
 const DIVISOR = PLAIN_BASIS_POINTS * PLAIN_FEMTO_PER_NANO;
-/** Ten times the cost: calculations up to this factor stay within safe integers. */
+/** Largest cost with its fee, in basis points of the cost, that is calculated with numbers: ten times the cost. */
 const MAX_PLAIN_FACTOR = 100_000;
 /** Up to a million USD, the float nearest to an amount, rounded to nine decimals, equals the amount. */
 const MAX_FIXED_NANO = 1_000_000 * NANO_PER_USD;

@@ -19,7 +19,7 @@ export interface LoggedFields {
   readonly models?: unknown;
   readonly user?: unknown;
   readonly session_id?: unknown;
-  /** Used only for traces, like the prompt. */
+  /** Used only for traces, as are `messages` and `input`. */
   readonly trace?: unknown;
   readonly messages?: unknown;
   readonly input?: unknown;

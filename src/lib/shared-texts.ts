@@ -1,7 +1,7 @@
 /** Most different texts. At this number the map is cleared; records keep their copies. */
 const MAX_TEXTS = 10_000;
 const MAX_LISTS = 1_000;
-/** Length of the JSON of a list. Longer lists are rarely equal and are not shared. */
+/** Longest JSON of a shared list, in characters. Longer lists are rarely equal. */
 const MAX_LIST_LENGTH = 2_048;
 
 /**

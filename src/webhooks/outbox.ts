@@ -135,7 +135,7 @@ export class BacklogWatch {
   }
 }
 
-interface NumberingDependencies {
+interface SequencerDependencies {
   readonly sql: Database;
   readonly instance: InstanceIdentity;
   readonly clock: Clock;
@@ -144,7 +144,7 @@ interface NumberingDependencies {
    * null. It is called per turn so that deliveries are sent while other events are still being sequenced. Must
    * not throw.
    */
-  onNumbered(webhooks: ReadonlyMap<string, string | null>): void;
+  onSequenced(webhooks: ReadonlyMap<string, string | null>): void;
   onError(error: unknown): void;
 }
 
@@ -164,7 +164,7 @@ const MIN_ROWS = 32;
  * can sequence at any time; the database allows one at a time per organization.
  */
 export class EventSequencer {
-  readonly #dependencies: NumberingDependencies;
+  readonly #dependencies: SequencerDependencies;
   #running: Promise<void> | undefined;
   #isDue = false;
   #isStopped = false;
@@ -172,25 +172,25 @@ export class EventSequencer {
   #cancel: (() => void) | undefined;
   #endPause: (() => void) | undefined;
 
-  constructor(dependencies: NumberingDependencies) {
+  constructor(dependencies: SequencerDependencies) {
     this.#dependencies = dependencies;
   }
 
   start(): void {
     if (this.#isStopped) return;
     this.#cancel?.();
-    this.nudge();
+    this.wake();
     this.#cancel = this.#dependencies.clock.after(LOOK_INTERVAL_MS, () => this.start());
   }
 
   /** Starts sequencing soon, because events were or may have been emitted. */
-  nudge(): void {
+  wake(): void {
     if (this.#isStopped) return;
     this.#isDue = true;
     this.#running ??= this.#run().finally(() => {
       this.#running = undefined;
       // Events that came after the last search.
-      if (this.#isDue) this.nudge();
+      if (this.#isDue) this.wake();
     });
   }
 
@@ -233,7 +233,7 @@ export class EventSequencer {
     let after: string | undefined = "";
     while (after !== undefined && !this.#isStopped) {
       const turn = await this.#turn(after);
-      if (turn.webhooks.size > 0) this.#dependencies.onNumbered(turn.webhooks);
+      if (turn.webhooks.size > 0) this.#dependencies.onSequenced(turn.webhooks);
       isMore ||= turn.isMore;
       after = turn.last;
     }

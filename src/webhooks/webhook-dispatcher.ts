@@ -69,7 +69,7 @@ export class WebhookDispatcher implements OwnedKind {
     { readonly loop: WebhookWorker; readonly ended: Promise<void> }
   >();
   /** Number of workers per organization. */
-  readonly #loopCounts = new Map<string, number>();
+  readonly #workerCounts = new Map<string, number>();
   /** Webhooks that can have pending deliveries and no owner. */
   readonly #pending = new Set<string>();
   /** Organizations of the webhooks that the last search found. */
@@ -94,7 +94,7 @@ export class WebhookDispatcher implements OwnedKind {
   }
 
   /** Notifies the owners of webhooks for which this instance wrote deliveries. */
-  noteNumbered(webhooks: ReadonlyMap<string, string | null>): void {
+  noteSequenced(webhooks: ReadonlyMap<string, string | null>): void {
     let wakes = 0;
     for (const [id, owner] of webhooks) {
       const active = this.#loops.get(id);
@@ -114,7 +114,7 @@ export class WebhookDispatcher implements OwnedKind {
   }
 
   /** Called when change notifications may have been lost. */
-  changedAll(): void {
+  noteAllChanged(): void {
     for (const { loop } of this.#loops.values()) {
       loop.noteChange();
       loop.noteEvents();
@@ -177,7 +177,7 @@ export class WebhookDispatcher implements OwnedKind {
 
   /** Returns the webhooks for which there is room. */
   #admitted(due: ReadonlyMap<string, string>): Map<string, string> {
-    const counts = new Map(this.#loopCounts);
+    const counts = new Map(this.#workerCounts);
     let total = this.#loops.size;
     const admitted = new Map<string, string>();
     for (const [id, organizationId] of due) {
@@ -236,9 +236,9 @@ export class WebhookDispatcher implements OwnedKind {
   }
 
   #count({ organizationId }: WebhookWorker, change: 1 | -1): void {
-    const count = (this.#loopCounts.get(organizationId) ?? 0) + change;
-    if (count === 0) this.#loopCounts.delete(organizationId);
-    else this.#loopCounts.set(organizationId, count);
+    const count = (this.#workerCounts.get(organizationId) ?? 0) + change;
+    if (count === 0) this.#workerCounts.delete(organizationId);
+    else this.#workerCounts.set(organizationId, count);
   }
 
   #loopOf(lease: Lease): WebhookWorker | undefined {

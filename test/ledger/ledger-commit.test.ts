@@ -6,7 +6,7 @@ import {
   type InstanceIdentity,
   type LedgerBatch,
 } from "../../db/ledger/settle-batch.ts";
-import { buryOthers } from "../../db/queries/instances.ts";
+import { declareOthersDead } from "../../db/queries/instances.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { attemptsOf, type Books, checkpointOf, openBooks, postedOf, settlement } from "./books.ts";
 
@@ -277,7 +277,7 @@ describe("the fence", () => {
     let burial: Promise<void> | undefined;
     await books.sql.begin(async (transaction) => {
       await commit({ settlements: [running] }, doomed, transaction as never);
-      burial = buryOthers(books.sql, living.id);
+      burial = declareOthersDead(books.sql, living.id);
       await waitingBackends(1);
     });
     await burial;

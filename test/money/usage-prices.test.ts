@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import {
-  dearestImageFemto,
+  highestImageFemto,
   imagePriceFemto,
   mostImageTokens,
 } from "../../src/billing/ledger/image-prices.ts";
@@ -178,7 +178,7 @@ describe("what a call costs, by kind of use", () => {
     ["settled by the quality alone", { quality: "draft" }, 1, 10],
     ["of no variant", { size: "XL", quality: "hd" }, 9, undefined],
   ] as const)("holds for an image that is %s", (_, asked, femto, tokens) => {
-    expect(dearestImageFemto(VARIED, asked)).toBe(BigInt(femto));
+    expect(highestImageFemto(VARIED, asked)).toBe(BigInt(femto));
     expect(mostImageTokens(VARIED, asked)).toBe(tokens);
   });
 
@@ -195,7 +195,7 @@ describe("what a call costs, by kind of use", () => {
     });
     fc.assert(
       fc.property(table, known, known, (prices, asked, more) => {
-        const held = dearestImageFemto(prices, asked);
+        const held = highestImageFemto(prices, asked);
         expect(held).toBeGreaterThanOrEqual(imagePriceFemto(prices, { ...more, ...asked }));
       }),
     );

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { dearestImageFemto, mostImageTokens } from "../../src/billing/ledger/image-prices.ts";
+import { highestImageFemto, mostImageTokens } from "../../src/billing/ledger/image-prices.ts";
 import { femtoFromUsd } from "../../src/lib/money.ts";
 import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
 import { describeModel } from "../../src/providers/catalogue/describe-model.ts";
@@ -98,7 +98,7 @@ describe("a model of images in the configuration file", () => {
     expect(model.prices.imageFemto).toBe(femtoFromUsd("0.08"));
     expect(model.prices.inputImageFemto).toBe(femtoFromUsd("0.01"));
     const standard = { size: "1024x1024", quality: "standard" };
-    expect(dearestImageFemto(model.prices, standard)).toBe(femtoFromUsd("0.04"));
+    expect(highestImageFemto(model.prices, standard)).toBe(femtoFromUsd("0.04"));
     expect(describeModel(model)).toMatchObject({
       pricing: { image: "0.08", image_edited: "0.01" },
       image_pricing: [

@@ -14,7 +14,12 @@ import {
   updateKeyEffect,
 } from "../../db/queries/api-keys.ts";
 import { setCreditLimit } from "../../db/queries/credit-commands.ts";
-import { buryOthers, heartbeat, insertInstance, noteSettled } from "../../db/queries/instances.ts";
+import {
+  declareOthersDead,
+  heartbeat,
+  insertInstance,
+  noteSettled,
+} from "../../db/queries/instances.ts";
 import { changeSubjectBudget } from "../../db/queries/subject-budgets.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { copyRows, rowsOfModel, rowsOfReal } from "./compared-rows.ts";
@@ -117,7 +122,7 @@ async function compareRound(random: SeededRandom): Promise<void> {
     await both(stepOf(random, batches.next(), count));
     if (random.chance(0.2)) await both(refundOf(random, tables, count));
   }
-  await both((sql) => buryOthers(sql, reaper.id));
+  await both((sql) => declareOthersDead(sql, reaper.id));
   await both((sql) => exchangeLedgerBatch(sql, instance, batches.next()));
   await both((sql) => heartbeat(sql, instance));
   await both(async (sql) => {

@@ -3,15 +3,15 @@ import { type Database, sqlState } from "../../../db/client.ts";
 import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import {
   creditCommandOutcome,
+  deleteRejectedCommand,
   findCreditCommand,
-  forgetRefusedCommand,
 } from "../../../db/queries/credit-commands.ts";
 import {
   claimOpenRefunds,
+  deleteOrderedRefund,
   failRefund,
   findPaymentOfTransaction,
   findRefund,
-  forgetOrderedRefund,
   insertRefund,
   noteRefundOpen,
   noteRefundSucceeded,
@@ -169,13 +169,13 @@ export class CardRefunds {
       if (transactionId !== null) {
         return await recordRefundDeducted(background, id, transactionId);
       }
-      await forgetRefusedCommand(background, orderId);
-      await forgetOrderedRefund(background, id);
+      await deleteRejectedCommand(background, orderId);
+      await deleteOrderedRefund(background, id);
     } catch (error) {
       // The same order was given at the same time, and the other caller continues it.
       if (sqlState(error) === UNIQUE_VIOLATION) return false;
       if ((await creditCommandOutcome(orderId).run(background)) === undefined) {
-        await forgetOrderedRefund(background, id);
+        await deleteOrderedRefund(background, id);
       }
       throw error;
     }
@@ -236,8 +236,8 @@ export class CardRefunds {
     }
     const isCancelled = outcome === undefined && clock.nowMs() - refund.createdAtMs > MAX_ORDER_MS;
     if (outcome?.isRefused || isCancelled) {
-      await forgetRefusedCommand(background, orderId);
-      await forgetOrderedRefund(background, id);
+      await deleteRejectedCommand(background, orderId);
+      await deleteOrderedRefund(background, id);
     } else {
       await noteRefundOpen(background, id, undefined);
     }

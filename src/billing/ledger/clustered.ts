@@ -241,7 +241,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
       this.holdQueue.submit(pending);
       endDeadline = this.settleDeadline.begin((error) => {
         // A request that waits for other holds has a separate deadline.
-        if (pending.isInLine || pending.state === "ended") return;
+        if (pending.isInQueue || pending.state === "ended") return;
         this.holdQueue.giveUp(pending, error);
         reject(error);
       });

@@ -10,7 +10,7 @@ import {
 } from "../../../db/ledger/long-holds.ts";
 import type { Checkpoint, Settlement } from "../../../db/ledger/rows.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
-import { writtenInTheEnd } from "../../../db/ledger/units.ts";
+import { retryUntilWritten } from "../../../db/ledger/units.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { FEMTO_PER_NANO } from "../../lib/money.ts";
 import type {
@@ -180,7 +180,7 @@ export abstract class MoneyEngine implements ChargeOwner {
     if (of.attempt === "none") of.attempt = "asked for";
     const checkpoint: Checkpoint = checkpointOf(hold, figures);
     try {
-      await writtenInTheEnd(
+      await retryUntilWritten(
         this.dependencies.clock,
         () => this.ledger.submit([{ kind: "checkpoint", checkpoint }]),
         () => of.attempt === "written" && isRunning(),

@@ -18,8 +18,8 @@ import {
   MAX_WAIT_FOR_SILENT_MS,
   MAX_WAIT_MS,
   MAX_WAITING_REQUESTS,
+  OrganizationQueue,
   type Shortage,
-  WaitingLine,
 } from "./hold-wait-queue.ts";
 import type { HoldRequest } from "./interface.ts";
 import type { PendingHold } from "./pending-hold.ts";
@@ -51,7 +51,7 @@ const MAX_WIDTH = 4_096;
  * The wait queue of a clustered gateway, which decides in the database. When money can have become available, the
  * first holds of each key or subject are decided again, and more of them while that succeeds.
  */
-class HoldRequestQueue extends WaitingLine<PendingHold> {
+class HoldRequestQueue extends OrganizationQueue<PendingHold> {
   #width = FIRST_WIDTH;
   #hasGrown = false;
 
@@ -90,7 +90,7 @@ export type IsHeldBySilent = (organizationId: string) => Promise<boolean>;
  * periodically because of other instances.
  */
 export class HoldQueue implements HoldSource {
-  readonly accounts: AccountsNow;
+  readonly accounts: CurrentAccounts;
   readonly #clock: Clock;
   readonly #wakeLedger: () => void;
   readonly #queued = new IntrusiveList<PendingHold>();
@@ -109,7 +109,7 @@ export class HoldQueue implements HoldSource {
     this.#clock = clock;
     this.#wakeLedger = wakeLedger;
     this.#isHeldBySilent = isHeldBySilent;
-    this.accounts = new AccountsNow(clock);
+    this.accounts = new CurrentAccounts(clock);
   }
 
   get hasWork(): boolean {
@@ -219,7 +219,7 @@ export class HoldQueue implements HoldSource {
       pending.state = "ended";
       return;
     }
-    if (!pending.isInLine) {
+    if (!pending.isInQueue) {
       this.#joinLine(pending, shortOf);
       return;
     }
@@ -242,7 +242,7 @@ export class HoldQueue implements HoldSource {
       this.#queued.add(pending);
       return;
     }
-    pending.isInLine = true;
+    pending.isInQueue = true;
     // The hold that blocked this one has left the queue in the meantime.
     if (line.length === 0 && shortOf !== "organization") this.#awake.add(line);
     pending.state = "waiting";
@@ -250,7 +250,7 @@ export class HoldQueue implements HoldSource {
     const beganMs = this.#clock.nowMs();
     this.#timers.set(
       pending,
-      this.#clock.after(MAX_WAIT_MS, () => this.#timeIsUp(pending, beganMs)),
+      this.#clock.after(MAX_WAIT_MS, () => this.#endWait(pending, beganMs)),
     );
     this.#poll();
   }
@@ -259,7 +259,7 @@ export class HoldQueue implements HoldSource {
    * Ends a hold's wait, or extends it if a silent instance holds money of the organization, which is released
    * soon.
    */
-  #timeIsUp(pending: PendingHold, beganMs: number): void {
+  #endWait(pending: PendingHold, beganMs: number): void {
     const isHeldBySilent = this.#isHeldBySilent;
     const isOver = this.#clock.nowMs() - beganMs >= MAX_WAIT_FOR_SILENT_MS;
     if (isHeldBySilent === undefined || isOver) {
@@ -269,7 +269,7 @@ export class HoldQueue implements HoldSource {
     void this.#lookForSilent(pending.request.organizationId, isHeldBySilent).then((isHeld) => {
       // The hold was granted or given up in the meantime.
       if (!this.#timers.has(pending)) return;
-      const again = () => this.#timeIsUp(pending, beganMs);
+      const again = () => this.#endWait(pending, beganMs);
       if (isHeld) this.#timers.set(pending, this.#clock.after(SILENT_LOOK_MS, again));
       else this.#setDue(pending);
     });
@@ -344,7 +344,7 @@ export class HoldQueue implements HoldSource {
 }
 
 /** Returns the accounts of requests that are admitted now. A request keeps its day and month. */
-export class AccountsNow {
+export class CurrentAccounts {
   readonly #clock: Clock;
   #day: Period;
   #month: Period;

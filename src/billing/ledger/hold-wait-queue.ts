@@ -24,7 +24,7 @@ type Waiter = Pick<HoldRequest, "keyId" | "subjects">;
  * Requests of one organization that wait for holds to end, first come first served. A request that needs a budget
  * for which an earlier one waits queues after it.
  */
-export class WaitingLine<Waiting extends { readonly request: Waiter }> {
+export class OrganizationQueue<Waiting extends { readonly request: Waiter }> {
   readonly #waiting = new Map<Waiting, Shortage>();
   readonly #lanes = new BudgetCounts();
 
@@ -138,10 +138,10 @@ interface Entry {
  * The wait queue of a single-node gateway, which decides in memory. After the longest wait each request is
  * decided once more, independently of the queue: no request is rejected while enough credit is available.
  */
-export class WaitQueue {
+export class HoldWaitQueue {
   readonly #clock: Clock;
   readonly #money: WaitingMoney;
-  readonly #line = new WaitingLine<Entry>();
+  readonly #line = new OrganizationQueue<Entry>();
   #isResuming = false;
 
   constructor(clock: Clock, money: WaitingMoney) {

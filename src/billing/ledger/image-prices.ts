@@ -18,7 +18,7 @@ export function imagePriceFemto(prices: VariantPrices, image: KnownVariant): Fem
  * Returns the highest price of an image that the request can get. A member that the request omits can have any
  * value.
  */
-export function dearestImageFemto(prices: VariantPrices, requested: KnownVariant): FemtoUsd {
+export function highestImageFemto(prices: VariantPrices, requested: KnownVariant): FemtoUsd {
   const { imageVariants = [], imageFemto = 0n } = prices;
   const fitting = imageVariants.filter((variant) => mayBe(variant, requested));
   const isSettled = fitting[0] !== undefined && isAll(fitting[0], requested);

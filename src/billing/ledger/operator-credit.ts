@@ -6,8 +6,8 @@ import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import { refundPart } from "../../../db/ledger/credits.ts";
 import {
   type CreditCommandOutcome,
+  deleteRejectedCommand,
   findCreditCommand,
-  forgetRefusedCommand,
   insertDoneRefund,
   type KnownOrder,
 } from "../../../db/queries/credit-commands.ts";
@@ -174,7 +174,7 @@ export class OperatorCredit {
       }
       if (earlier.isDone && !earlier.isRefused) return earlier;
       // A rejected order frees the key, because enough credit may be available now.
-      if (earlier.isRefused) await forgetRefusedCommand(sql, id);
+      if (earlier.isRefused) await deleteRejectedCommand(sql, id);
       else await orders.carryOut();
     }
     throw busy();

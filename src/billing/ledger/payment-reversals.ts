@@ -1,7 +1,7 @@
 import type { OrganizationActors } from "../../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../../db/client.ts";
 import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
-import { forgetRefusedCommand } from "../../../db/queries/credit-commands.ts";
+import { deleteRejectedCommand } from "../../../db/queries/credit-commands.ts";
 import {
   claimUnsettledReversals,
   findReversal,
@@ -116,7 +116,7 @@ export class PaymentReversals {
         amountNano: -takesNano,
         description: `${title}, ${verb}: ${description}`,
       });
-      if (isRefused) await forgetRefusedCommand(background, id);
+      if (isRefused) await deleteRejectedCommand(background, id);
     } catch (error) {
       // Another instance gave this order.
       if (sqlState(error) !== UNIQUE_VIOLATION) throw error;

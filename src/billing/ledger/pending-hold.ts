@@ -25,7 +25,7 @@ export class PendingHold implements ListNode<PendingHold> {
   state: "queued" | "taken" | "waiting" | "ended" = "queued";
   /** True if it was cancelled. A grant that still arrives is released. */
   isGivenUp = false;
-  isInLine = false;
+  isInQueue = false;
   /** True after its longest wait: it is decided once more, ahead of earlier requests. */
   isDue = false;
   /** The last demand that was sent to the database. */

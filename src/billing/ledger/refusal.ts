@@ -36,7 +36,7 @@ function limitsOf({ key, subjects }: Headroom): Limit[] {
 }
 
 /** Returns the available amount of the tightest budget, after holds. Returns undefined if there is no budget. */
-function freeOfBudgets(headroom: Headroom): bigint | undefined {
+function availableInBudgets(headroom: Headroom): bigint | undefined {
   let free: bigint | undefined;
   for (const { period } of limitsOf(headroom)) {
     if (free === undefined || period.availableNano < free) free = period.availableNano;
@@ -64,7 +64,7 @@ export function decideAmounts(
   headroom: Headroom,
 ): Pick<Hold, "holdNano" | "budgetNano" | "outputTokens"> | undefined {
   const { availableNano } = headroom.organization;
-  const budgetFree = freeOfBudgets(headroom) ?? UNLIMITED_NANO;
+  const budgetFree = availableInBudgets(headroom) ?? UNLIMITED_NANO;
   if (request.budget === undefined) {
     const decision = decideHold(request, availableNano < budgetFree ? availableNano : budgetFree);
     return decision.isHeld ? { ...decision, budgetNano: undefined } : undefined;
@@ -81,7 +81,10 @@ export function decideAmounts(
 
 /** Returns the output tokens that balance and budgets pay for. */
 function affordable(request: HoldRequest, headroom: Headroom): number {
-  const ofBudget = affordableTokens(budgetOf(request), freeOfBudgets(headroom) ?? UNLIMITED_NANO);
+  const ofBudget = affordableTokens(
+    budgetOf(request),
+    availableInBudgets(headroom) ?? UNLIMITED_NANO,
+  );
   return Math.max(
     0,
     Math.min(affordableTokens(request, headroom.organization.availableNano), ofBudget),

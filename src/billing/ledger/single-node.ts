@@ -5,10 +5,10 @@ import { GcFriendlyMap } from "../../lib/gc-friendly-map.ts";
 import { costsNothing, holdFor } from "./decide-hold.ts";
 import { grantedAmong, type MoneyDependencies, MoneyEngine, type Payer } from "./engine.ts";
 import {
+  HoldWaitQueue,
   MAX_WAITING_REQUESTS,
   type Refusal,
   type Shortage,
-  WaitQueue,
   type WaitVerdict,
 } from "./hold-wait-queue.ts";
 import type {
@@ -38,7 +38,7 @@ import {
 export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
   readonly #payers: PayerActors;
   readonly #holds = new GcFriendlyMap<SingleNodeHold>();
-  readonly #queues = new Map<string, WaitQueue>();
+  readonly #queues = new Map<string, HoldWaitQueue>();
 
   constructor(dependencies: MoneyDependencies) {
     super(dependencies);
@@ -192,7 +192,7 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
   async #wait(request: HoldRequest, shortOf: Shortage): Promise<Hold> {
     let queue = this.#queues.get(request.organizationId);
     if (queue === undefined) {
-      queue = new WaitQueue(this.dependencies.clock, {
+      queue = new HoldWaitQueue(this.dependencies.clock, {
         whenSettled: (waiting) => this.#payers.whenSettled(waiting),
         look: (waiting) => this.#look(waiting),
         refuse: (waiting, refused) => this.#refuse(waiting, refused),

@@ -2,7 +2,7 @@ import type { Database } from "../../../db/client.ts";
 import { refundCharge } from "../../../db/ledger/credits.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { LedgerRequest, Settlement } from "../../../db/ledger/rows.ts";
-import { writtenInTheEnd } from "../../../db/ledger/units.ts";
+import { retryUntilWritten } from "../../../db/ledger/units.ts";
 import { isInstanceDead, requestsWithAttempts } from "../../../db/queries/instances.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { newId } from "../../lib/ids.ts";
@@ -11,8 +11,8 @@ import type { LeftNotes, NoteFile } from "../../platform/storage/note-file.ts";
 /** Time between two searches for notes of dead processes. */
 const LOOK_MS = 1_000;
 /**
- * Age after which notes of an instance that this database does not know are discarded. They may belong to another
- * one.
+ * Age after which notes of an instance that this database does not know are discarded. Until then they are left,
+ * because they may belong to another database.
  */
 const MAX_NOTE_AGE_MS = 7 * 86_400_000;
 
@@ -94,7 +94,7 @@ export class Refunds {
     const written =
       settlement.chargeNano === 0n && (settlement.budgetNano ?? 0n) === 0n
         ? Promise.resolve()
-        : writtenInTheEnd(clock, () => submit(refundEffect(settlement)), always);
+        : retryUntilWritten(clock, () => submit(refundEffect(settlement)), always);
     written.then(() => {
       notes.remove(settlement.requestId);
       onGiven(settlement);

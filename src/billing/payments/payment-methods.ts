@@ -38,7 +38,7 @@ export interface ChosenMethod {
   readonly label: string;
 }
 
-/** Payment methods of one organization. */
+/** Most payment methods of one organization. */
 const MAX_METHODS = 20;
 const PENDING_AT_A_TIME = 20;
 

@@ -22,7 +22,7 @@ interface FailedRequestsDependencies {
 const WRITE_MS = 250;
 const MAX_BATCH = 500;
 const MAX_QUEUED = 10_000;
-/** Failures of one organization, so that it cannot fill the queue. */
+/** Most queued failures of one organization, so that it cannot fill the queue. */
 const MAX_QUEUED_OF_ONE = 5_000;
 const MAX_MODEL_LENGTH = 256;
 const MAX_TEXT_LENGTH = 512;

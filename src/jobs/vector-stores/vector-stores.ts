@@ -2,7 +2,7 @@ import type { Database, DatabaseTransaction } from "../../../db/client.ts";
 import {
   type AddedFile,
   type Addition,
-  AdditionRefused,
+  AdditionRejectedError,
   addStoreFiles,
   cancelStoreBatch,
   findStoreBatch,
@@ -308,12 +308,12 @@ export class VectorStores {
     try {
       await addStoreFiles(sql, { ...addition, maxFiles: MAX_FILES_OF_STORE });
     } catch (error) {
-      throw error instanceof AdditionRefused ? asCallerError(error) : error;
+      throw error instanceof AdditionRejectedError ? asCallerError(error) : error;
     }
   }
 }
 
-function asCallerError({ reason, fileId = "" }: AdditionRefused): GatewayError {
+function asCallerError({ reason, fileId = "" }: AdditionRejectedError): GatewayError {
   switch (reason) {
     case "no_store":
       return noStore();

@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { defineEvent } from "./definition.ts";
 import { KEY_FIELDS, SAMPLE_KEY } from "./key-created.ts";
 
-/** The payload of both budget events. `emit_budget_events` in db/migrations writes it. */
+/** The payload of both budget events. The SQL function emit_budget_events writes it. */
 export const budgetPayload = Type.Object(
   {
     ...KEY_FIELDS,

@@ -8,7 +8,7 @@ import {
   readRestoreMark,
   unmarkRestore,
 } from "../../../db/queries/restore-mark.ts";
-import { quietRestored, settleRestored } from "../../../db/queries/restored-rows.ts";
+import { settleRestored, stopExternalActions } from "../../../db/queries/restored-rows.ts";
 import {
   type CopiedTable,
   copyIn,
@@ -37,7 +37,7 @@ export interface RestoreOptions {
   readonly path: string;
   /** Undefined if no master key exists. */
   readonly keys: MasterKeys | undefined;
-  /** True if the copy must not act on other systems. See `quietRestored`. */
+  /** True if the copy must not act on other systems. See `stopExternalActions`. */
   readonly isQuiet: boolean;
   readonly interrupted: AbortSignal;
   log(message: string): void;
@@ -130,7 +130,7 @@ async function writeAll(
     options.log("applying later migrations");
     await applyMigrations(transaction, state);
     await settleRestored(transaction);
-    if (options.isQuiet) await quietRestored(transaction);
+    if (options.isQuiet) await stopExternalActions(transaction);
     if (head.hasFiles) await replaceFileFolder(transaction, target.fileFolderId());
     await unmarkRestore(transaction);
     return written;

@@ -11,7 +11,7 @@ import { DataFolderInUseError } from "../../../db/data-folder-lock.ts";
 import { waitUntil } from "../../../db/embedded/process-table.ts";
 import { findRunningEmbeddedPostgres, startEmbeddedPostgres } from "../../../db/embedded.ts";
 import { migrate, readMigrationState } from "../../../db/migrate.ts";
-import { isLeftAlone, joinAsGuest } from "../../../db/queries/database-server.ts";
+import { isOnlyConnection, joinAsGuest } from "../../../db/queries/database-server.ts";
 import type { Author } from "../../lib/author.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { type Environment, EnvironmentReader } from "../../platform/config/environment.ts";
@@ -179,7 +179,7 @@ async function assertStays(sql: Database): Promise<void> {
 
 async function waitForGuests(sql: Database): Promise<void> {
   try {
-    await waitUntil(() => isLeftAlone(sql), MAX_GUEST_WAIT_MS);
+    await waitUntil(() => isOnlyConnection(sql), MAX_GUEST_WAIT_MS);
   } catch {
     // The server has already stopped, so there are no guests to wait for.
   }

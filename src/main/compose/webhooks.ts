@@ -68,13 +68,13 @@ const STOP_MS = 2_000;
 export function createWebhooks(options: WebhookOptions): WebhookParts {
   const { config, connections, changes, clock, telemetry } = options;
   const { writer, actors, deliveries, ...sending } = createDeliveries(options);
-  const { subscriptions, events, numbering } = createEmission(options, deliveries);
+  const { subscriptions, events, sequencer } = createEmission(options, deliveries);
   changes.invalidate("subscriptions", subscriptions);
   changes.on("webhook", (webhookId) => deliveries.changed(webhookId));
-  changes.on("outbox", () => numbering.nudge());
+  changes.on("outbox", () => sequencer.wake());
   changes.onGap(() => {
-    deliveries.changedAll();
-    numbering.nudge();
+    deliveries.noteAllChanged();
+    sequencer.wake();
   });
   const backlog = new BacklogWatch(connections.webhooks, clock, telemetry);
   telemetry.gauge(
@@ -100,18 +100,18 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
       random: Math.random,
       errorEntry: (code) => ERROR_TABLE[code as ErrorCode] ?? ERROR_TABLE.internal,
       write: (event) => events.add(event),
-      onWritten: () => numbering.nudge(),
+      onWritten: () => sequencer.wake(),
     }),
     deliveries,
     start() {
-      numbering.start();
+      sequencer.start();
       backlog.start();
     },
     passivateIdle: () => actors.passivateIdle(),
     async stop() {
       backlog.stop();
       await events.close(STOP_MS);
-      await numbering.stop(STOP_MS);
+      await sequencer.stop(STOP_MS);
       await deliveries.stop(STOP_MS);
       await writer.close(STOP_MS);
     },
@@ -167,17 +167,17 @@ function createDeliveries({ config, connections, instance, clock, ...options }: 
 /** Composes the part that turns events into deliveries of their webhooks. */
 function createEmission(options: WebhookOptions, deliveries: WebhookDispatcher) {
   const { connections, instance, clock, onError } = options;
-  const numbering = new EventSequencer({
+  const sequencer = new EventSequencer({
     sql: connections.webhooks,
     instance,
     clock,
-    onNumbered: (webhooks) => deliveries.noteNumbered(webhooks),
+    onSequenced: (webhooks) => deliveries.noteSequenced(webhooks),
     onError,
   });
   const events = new EventWriter({
     sql: connections.background,
-    onWritten: () => numbering.nudge(),
+    onWritten: () => sequencer.wake(),
     onError,
   });
-  return { subscriptions: new Subscriptions(connections.sql), events, numbering };
+  return { subscriptions: new Subscriptions(connections.sql), events, sequencer };
 }

@@ -9,7 +9,7 @@ import {
   assertUsable,
   describeFailure,
   isDatabaseFailure,
-  mayPass,
+  isTransientFailure,
 } from "../../../db/connect-failure.ts";
 import { startEmbeddedPostgres } from "../../../db/embedded.ts";
 import { MIGRATION_SETTINGS, migrateSchema } from "../../../db/migrate.ts";
@@ -74,7 +74,7 @@ export async function prepareDatabase(options: PrepareOptions): Promise<Database
     } catch (error) {
       assertNotStopped();
       const nowMs = performance.now();
-      if (!mayPass(error) || nowMs >= untilMs) throw asUnusable(config, error);
+      if (!isTransientFailure(error) || nowMs >= untilMs) throw asUnusable(config, error);
       if (nowMs - lastLogMs >= RETRY_LOG_MS) {
         lastLogMs = nowMs;
         const leftSeconds = Math.ceil((untilMs - nowMs) / 1_000);

@@ -9,9 +9,9 @@ import { removeOldCommitMarks } from "../../../db/queries/commit-marks.ts";
 import { removeOldFailedRequests } from "../../../db/queries/failed-requests.ts";
 import { removeOldIdempotencyRecords } from "../../../db/queries/idempotency.ts";
 import {
-  buryOthers,
-  buryPastLease,
   type DeploymentMode,
+  declareOthersDead,
+  declareSilentDead,
   freeOrphanedIdempotencyKeys,
   insertInstance,
   markSingleNodesDead,
@@ -63,7 +63,7 @@ export class Reaper {
 
   async #reap(): Promise<void> {
     const { sql, instance, onDeclaredDead, onSettled } = this.#dependencies;
-    const deadIds = await buryPastLease(sql, instance);
+    const deadIds = await declareSilentDead(sql, instance);
     if (deadIds.length > 0) onDeclaredDead(deadIds);
     onSettled(await settleOrphanedWork(sql, instance));
   }
@@ -96,7 +96,7 @@ export async function takeOver(
 ): Promise<DeadSettled> {
   await enter(lockConnection, "single-node");
   await insertInstance(sql, instance, true);
-  await buryOthers(sql, instance.id);
+  await declareOthersDead(sql, instance.id);
   return settleOrphanedWork(sql, instance);
 }
 

@@ -3,9 +3,9 @@ import { type Database, type DatabaseTransaction, sqlState } from "../../../db/c
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
 import { INSTANCE_LEASE_MS, leave } from "../../../db/queries/instances.ts";
 import {
-  buryUnknowing,
   changeMasterKey,
   claimMasterKeyChange,
+  declareDeadWithoutKey,
   establishMasterKey,
   finishMasterKeyChange,
   type MasterKeyRow,
@@ -275,7 +275,7 @@ async function change(
   for (;;) {
     const waitedMs = performance.now() - beganMs;
     // Before that, an outage that has just ended would look like their silence.
-    if (waitedMs > INSTANCE_LEASE_MS) await buryUnknowing(sql, to.keyId);
+    if (waitedMs > INSTANCE_LEASE_MS) await declareDeadWithoutKey(sql, to.keyId);
     const unknowing = await changeMasterKey(sql, fromId, to);
     if (unknowing.length === 0) return;
     if (waitedMs > MAX_UNKNOWING_MS || interrupted.aborted) throw newKeyUnknown(unknowing);

@@ -1,4 +1,4 @@
-import { dearestImageFemto, mostImageTokens } from "../../../billing/ledger/image-prices.ts";
+import { highestImageFemto, mostImageTokens } from "../../../billing/ledger/image-prices.ts";
 import type { ModelPrices, ModelTerms } from "../../../lib/catalogue-model.ts";
 import { exact, plus, times } from "../../../lib/exact-integer.ts";
 import { type FemtoUsd, higher } from "../../../lib/money.ts";
@@ -40,7 +40,7 @@ export function imagesBound(
     [inputText, prices.inputTokenFemto],
     [inputs * MAX_INPUT_IMAGE_TOKENS, dearer(prices, "imageInputTokenFemto", "inputTokenFemto")],
     [inputs, prices.inputImageFemto],
-    [count, dearestImageFemto(prices, requestedVariant)],
+    [count, highestImageFemto(prices, requestedVariant)],
     [count * (pixelsOf(fields.size) ?? MAX_OPEN_PIXELS), prices.imagePixelFemto],
     [count * outputTokens, dearer(prices, "imageOutputTokenFemto", "outputTokenFemto")],
   ];

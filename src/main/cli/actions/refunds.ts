@@ -3,9 +3,9 @@ import { refundPart } from "../../../../db/ledger/credits.ts";
 import { recordAct } from "../../../../db/queries/audit-log.ts";
 import { findCreditEntry, type PostedEntry } from "../../../../db/queries/credit-list.ts";
 import {
+  deleteOrderedRefund,
   findPaymentOfTransaction,
   findRefund,
-  forgetOrderedRefund,
   insertRefund,
   noteRefundDeducted,
 } from "../../../../db/queries/payment-refunds.ts";
@@ -69,7 +69,7 @@ export async function refundTransaction(
     await noteRefundDeducted(sql, id, entry.id);
     return { ...entry, isToCard: true };
   } catch (error) {
-    if (error instanceof GatewayError) await forgetOrderedRefund(sql, id);
+    if (error instanceof GatewayError) await deleteOrderedRefund(sql, id);
     throw error;
   }
 }
