@@ -76,7 +76,7 @@ export function webhookActor(retryDelaysMs: readonly number[]) {
         reply: undefined,
       }),
 
-      /** Writes to the queue row when the webhook has work again. */
+      /** Writes the time at which the webhook has work again to its queue row. */
       rest: (state: WebhookState, lease: Lease): Turn<WebhookState, undefined> => ({
         state,
         reply: undefined,

@@ -48,7 +48,7 @@ export interface WebhookSetting {
   readonly organizationId: string;
   readonly url: string;
   readonly enabled: boolean;
-  /** Number of changes. */
+  /** Number of times that the webhook was changed. */
   readonly version: bigint;
   /** The encrypted secrets. */
   readonly sealed: {

@@ -1,6 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 
-/** A charge to give back, and the periods of its key and of its subjects that it was charged to. */
+/** A charge to refund, and the periods of its key and of its subjects that it was charged to. */
 export interface Refund {
   readonly transactionId: string;
   readonly requestId: string;
@@ -11,8 +11,8 @@ export interface Refund {
 }
 
 /**
- * Gives a charge back, to the balance and to the budgets of its key and its subjects, and notifies every process.
- * Returns false, and changes nothing, if that has happened already or the charge amounts to nothing.
+ * Refunds a charge to the balance and to the budgets of its key and its subjects, and notifies every process.
+ * Returns false, and changes nothing, if the charge was refunded before or is zero.
  */
 export async function refundCharge(
   sql: Database | DatabaseTransaction,
@@ -33,20 +33,20 @@ export interface PartialRefund {
   readonly organizationId: string;
   /** Id of the usage transaction. */
   readonly chargeId: string;
-  /** Undefined: all that was not given back yet. */
+  /** Undefined: the rest of the charge that is not yet refunded. */
   readonly amountNano: bigint | undefined;
   readonly description: string;
 }
 
 export type RefundOutcome =
   | { readonly kind: "posted"; readonly amountNano: bigint }
-  /** The amount is more than `leftNano`, which was not given back yet. Nothing was posted. */
+  /** The amount is more than `leftNano`, the part that is not yet refunded. Nothing was posted. */
   | { readonly kind: "too much"; readonly leftNano: bigint }
   | { readonly kind: "unknown charge" };
 
 /**
- * Gives a part of a charge back to its organization, at most the amount that was not given back yet. That also holds
- * while the charge of an unsent answer is given back at the same time. Budgets of keys do not change.
+ * Refunds a part of a charge to its organization: at most the part that is not yet refunded, even if the charge of an
+ * unsent answer is refunded at the same time. Budgets of keys do not change.
  */
 export async function refundPart(
   sql: DatabaseTransaction,

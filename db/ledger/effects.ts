@@ -45,7 +45,7 @@ export interface StatementEffect {
 export type Effect =
   | { readonly kind: "checkpoint"; readonly checkpoint: Checkpoint }
   | { readonly kind: "settle"; readonly settlement: Settlement }
-  /** Only if holds are in the database. */
+  /** Used only if holds are in the database. */
   | { readonly kind: "release"; readonly release: HoldRelease }
   | StatementEffect;
 

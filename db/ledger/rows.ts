@@ -77,7 +77,7 @@ export interface AccountTotals {
   readonly creditNano: bigint;
   readonly postedNano: bigint;
   /**
-   * Number of the organization's last transaction. Of a period: how often a charge was given back.
+   * Number of the organization's last transaction. Of a period: number of refunded charges.
    */
   readonly sequence: bigint;
 }

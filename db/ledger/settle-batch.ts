@@ -204,7 +204,7 @@ export function checkpointRow(checkpoint: Checkpoint): Record<string, unknown> {
   };
 }
 
-/** Returns those of these requests that have a transaction. */
+/** Returns the ids of the requests that have a transaction. */
 export async function findPosted(
   sql: Database | DatabaseTransaction,
   requestIds: readonly string[],

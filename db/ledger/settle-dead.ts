@@ -6,9 +6,9 @@ import type { HoldRelease, Settlement } from "./rows.ts";
 import { FENCED, type InstanceIdentity } from "./settle-batch.ts";
 
 export interface DeadSettled {
-  /** Number of requests of which a part was delivered: charged at their last checkpoints. */
+  /** Number of requests with a partly delivered answer, charged at their last checkpoints. */
   readonly settled: number;
-  /** Number of holds of requests of which nothing was delivered: released. */
+  /** Number of released holds, of requests without a delivered answer. */
   readonly released: number;
   /** Errors of rows that the ledger rejected. These rows stay. */
   readonly failures: readonly unknown[];
@@ -152,7 +152,7 @@ function settlementOf(row: Record<string, unknown>): Settlement {
   };
 }
 
-/** Finds holds of dead instances of which nothing was delivered. */
+/** Finds the holds of dead instances' requests without a delivered answer. */
 async function orphanedHolds(sql: Database, after: string): Promise<HoldRelease[]> {
   const rows = await sql<
     {

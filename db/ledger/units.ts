@@ -26,8 +26,8 @@ export interface Unit {
 export const NONE: readonly never[] = [];
 
 /**
- * Returns true if the unit must be written. What was delivered has to be charged; unused holds and unjustified charges
- * have to be given back. The number of these units is bounded by that of the requests.
+ * Returns true if the unit must be written: it charges delivered output, releases a hold, or has an owed statement,
+ * such as a refund. There are at most as many of these units as requests.
  */
 export function isOwed({ releases, settlements, statements }: Unit): boolean {
   return (

@@ -70,7 +70,7 @@ export function findKeysByHash(hashes: readonly string[]): Query<ReadonlyMap<str
 
 export interface LoadedPeriod {
   readonly postedNano: bigint;
-  /** How often a charge was given back to it. */
+  /** Number of charges that were refunded to the period. */
   readonly refunds: bigint;
   readonly longHeldNano: bigint;
 }

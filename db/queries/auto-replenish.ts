@@ -134,7 +134,7 @@ export function claimReplenishment(
 export type ReplenishOutcome =
   | { readonly kind: "paid" }
   | { readonly kind: "declined"; readonly reason: string }
-  /** Not paid, for a reason other than the card. */
+  /** The payment failed for a reason other than the card. */
   | { readonly kind: "refused" }
   /** Outcome not known: it is looked up again. */
   | { readonly kind: "unknown" };

@@ -40,7 +40,7 @@ export async function insertBackground(
     // One insertion of an organization at a time, so that the count is exact.
     await transaction`SELECT pg_advisory_xact_lock(
       hashtextextended(${`background responses of ${organizationId}`}, 0))`;
-    // The locked row makes a reaper of this instance wait, so that it sees every response.
+    // While the row is locked, this instance cannot be declared dead. So its reaper sees every response.
     const inserted = await transaction`
       WITH runner AS MATERIALIZED (
         SELECT id, epoch FROM instances
@@ -190,7 +190,7 @@ export async function requestCancel(
   });
 }
 
-/** Returns those of the responses whose end was requested. */
+/** Returns the ids of the responses whose cancellation was requested. */
 export async function cancelledAmong(sql: Database, ids: readonly string[]): Promise<string[]> {
   const rows = await sql<{ id: string }[]>`SELECT id FROM background_responses
     WHERE id = ANY (${sql.array([...ids])}::text[]) AND is_cancelling`;

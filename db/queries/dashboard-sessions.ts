@@ -243,7 +243,7 @@ function ofRules(sql: Database, { issuer, rules }: SubjectRules): SqlFragment {
     AND subject->>'rule' = ANY(${sql.array([...rules])}::text[])`;
 }
 
-/** Returns those of the sessions that no longer exist. */
+/** Returns the token hashes of the sessions that no longer exist. */
 export function missingSessions(tokenHashes: readonly string[]): Query<ReadonlySet<string>> {
   return {
     name: "dashboard-sessions-missing",

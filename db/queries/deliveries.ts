@@ -259,7 +259,7 @@ function attemptRow(change: DeliveryChange & { kind: "attempt" }): Record<string
  * ids: each reads a bounded number of rows after the last one that was read.
  */
 
-/** Start of the next part. Undefined at the end of the table. */
+/** Last id that was read; the next part begins after it. Undefined at the end of the table. */
 export type CleaningCursor<Id> = Id | undefined;
 
 /**

@@ -40,8 +40,8 @@ export async function claimIdempotencyKey(
   instance: InstanceIdentity,
   claim: IdempotencyClaim,
 ): Promise<ClaimOutcome> {
-  // The locked row makes a reaper of this instance wait. So no claim is left by an instance whose keys were released
-  // before.
+  // While the row is locked, this instance cannot be declared dead. So no claim is left by an instance whose keys were
+  // released before.
   const inserted = await sql`
     WITH claimant AS MATERIALIZED (
       SELECT id, epoch FROM instances

@@ -192,7 +192,7 @@ export async function isInstanceDead(sql: Database, id: string): Promise<boolean
 }
 
 /**
- * Returns those of the requests that will be charged at a checkpoint, unless their instance does it.
+ * Returns the ids of the requests that will be charged at a checkpoint if their instance does not charge them.
  */
 export async function requestsWithAttempts(
   sql: Database,

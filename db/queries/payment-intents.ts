@@ -188,7 +188,7 @@ export async function keepReceipt(sql: Database, id: string, url: string): Promi
   await sql`UPDATE payment_intents SET receipt_url = ${url} WHERE id = ${id} AND receipt_url IS NULL`;
 }
 
-/** Returns the addresses of receipts, for those of these transactions that have one. */
+/** Returns the URLs of receipts by transaction id. Transactions without a receipt are left out. */
 export async function receiptsOf(
   sql: Database,
   organizationId: string,
@@ -216,7 +216,7 @@ export async function failPayment(
     readonly reference: string | undefined;
   },
 ): Promise<boolean> {
-  // The locked row makes a reaper of this instance wait, and so the next owner of the payment.
+  // While the row is locked, this instance cannot be declared dead, so the payment cannot get another owner.
   const failed = await sql`
     WITH owner AS MATERIALIZED (
       SELECT id FROM instances

@@ -68,8 +68,8 @@ export interface NewRefund {
 }
 
 /**
- * Writes a refund before money is taken. Returns the amount that is left of the payment if the refund is larger, or if
- * nothing is left. Returns undefined if the refund is written, or existed already.
+ * Inserts a refund before its amount is taken from the balance. Returns the amount that is left of the payment if the
+ * refund is larger, or if nothing is left. Returns undefined if the refund was inserted, or existed already.
  */
 export async function insertRefund(
   sql: Database,

@@ -3,7 +3,7 @@ import type { Database } from "../client.ts";
 export interface LatencyListing {
   readonly organizationId: string;
   readonly interval: "hour" | "day" | "month";
-  /** Its hour is the first. */
+  /** The listing begins with the hour of this time. */
   readonly fromMs: number | undefined;
   /** Hours that begin before it are listed. */
   readonly beforeMs: number | undefined;

@@ -8,11 +8,11 @@ export type UsageInterval = "hour" | "day" | "month";
 export interface UsageListing {
   readonly organizationId: string;
   readonly interval: UsageInterval;
-  /** Not both `user` and `tag`. With one of them, not by the hour. */
+  /** Has at most one of `user` and `tag`, and neither if the interval is `hour`. */
   readonly groups: readonly UsageGroup[];
   readonly keyId: string | undefined;
   readonly model: string | undefined;
-  /** Its hour is the first; for users and tags, its day. */
+  /** The listing begins with the hour of this time; for users and tags, with its day. */
   readonly fromMs: number | undefined;
   /** Hours, or days, that begin before it are listed. */
   readonly beforeMs: number | undefined;

@@ -75,7 +75,7 @@ function jsonOf(value: unknown): string | null {
   return value === null ? null : JSON.stringify(value);
 }
 
-/** Returns those of these stores that the organization has. */
+/** Returns the stores with these ids that the organization has. */
 export async function findVectorStores(
   sql: Database,
   organizationId: string,

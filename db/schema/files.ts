@@ -65,7 +65,7 @@ export const fileRemovals = pgTable(
   "file_removals",
   {
     storageKey: text("storage_key").primaryKey(),
-    /** Until this time an instance removes it, or waits after a failure. */
+    /** Time from which an instance may remove the bytes. Each attempt postpones it. */
     dueAt: timestamp("due_at", { withTimezone: true }).notNull().default(sql`clock_timestamp()`),
     attempts: integer("attempts").notNull().default(0),
   },

@@ -50,15 +50,15 @@ export const accounts = pgTable(
      */
     lastTopupNano: bigint("last_topup_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /**
-     * Sum of all charges. In a key's periods, without those that were given back, and with calls by the organization's
+     * Sum of all charges. In a key's periods, without refunded charges, and with calls by the organization's
      * own provider keys that count against budgets.
      */
     postedNano: bigint("posted_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /** Sum of the rows in `holds` that name this account. */
     heldNano: bigint("held_nano", { mode: "bigint" }).notNull().default(sql`0`),
     /**
-     * Number of an organization's last transaction; numbers have no gap. In a key's period: how often a charge was
-     * given back; while it does not change, posted_nano only grows.
+     * Number of an organization's last transaction. The numbers have no gaps. In a key's period: number of refunded
+     * charges. While it does not change, posted_nano only grows.
      */
     sequence: bigint("sequence", { mode: "bigint" }).notNull().default(sql`0`),
     /** Bits of emitted budget events: 1 = 50 %, 2 = 80 %, 4 = 100 %, 8 = exhausted. */
@@ -96,7 +96,7 @@ export const transactions = pgTable(
     description: text("description").notNull(),
     keyId: text("key_id"),
     requestId: text("request_id"),
-    /** The request whose charge this refund gives back. A charge is given back at most once. */
+    /** The request whose charge this transaction refunds. A charge is refunded at most once. */
     refundedRequestId: text("refunded_request_id"),
     model: text("model"),
     provider: text("provider"),
@@ -117,8 +117,8 @@ export const transactions = pgTable(
     /** user, session_id, trace and metadata of the request. */
     details: jsonb("details"),
     /**
-     * Amount that the budgets of the key count. Null: the charge. In a refund the amount that it gives back to them,
-     * negative.
+     * Amount that the budgets of the key count. Null: the charge. In a refund: the refunded amount, as a negative
+     * number.
      */
     budgetNano: bigint("budget_nano", { mode: "bigint" }),
     createdAt: timestamp("created_at", { withTimezone: true })
@@ -177,8 +177,8 @@ export const holds = pgTable("holds", {
 });
 
 /**
- * A running request of which a part was, or may have been, delivered: its charge if its instance died now. The settling
- * transaction deletes the row. The instance that reaps a dead one settles the request at this checkpoint.
+ * Running requests whose answers were, or may have been, partly delivered, each with its charge if its instance died
+ * now. The settling transaction deletes the row. The instance that reaps a dead one settles the request at this checkpoint.
  */
 export const attempts = pgTable("attempts", {
   requestId: text("request_id").primaryKey(),
@@ -213,7 +213,7 @@ export const attempts = pgTable("attempts", {
   startedAt: timestamp("started_at", { withTimezone: true }).notNull(),
 });
 
-/** Amount of a charge that was given back, written under the lock of its organization's account. */
+/** Refunded amount of a charge, written under the lock of its organization's account. */
 export const chargeRefunds = pgTable("charge_refunds", {
   /** Id of the usage transaction. */
   transactionId: text("transaction_id").primaryKey(),

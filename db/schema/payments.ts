@@ -134,7 +134,7 @@ export const paymentIntents = pgTable(
 );
 
 /**
- * Money that an operator gives back to a card. `ordered`: the credit command of `order_id` takes it from the balance.
+ * Refunds that an operator makes to a card. `ordered`: the credit command of `order_id` takes it from the balance.
  * `pending`: it is taken, and the processor has to be called, or has not decided. `succeeded`: the processor has
  * accepted the order. `failed`: the processor has rejected it, and the money is back in the balance. An order that the
  * balance does not cover leaves no row.

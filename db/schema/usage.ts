@@ -54,7 +54,7 @@ const figures = () => {
     /** Search units of rankings. */
     searchUnits: sum("search_units").default(sql`0`),
     /**
-     * Sum of charges in nano-USD, without those that were given back because their answers were never sent.
+     * Sum of charges in nano-USD, without those that were refunded because their answers were never sent.
      */
     costNano: sum("cost_nano"),
   };

@@ -124,7 +124,7 @@ export class KeyLookup {
     this.#isReading = true;
     while (this.#waiting.size > 0) {
       const batch = [...this.#waiting.entries().take(MAX_BATCH)];
-      // A later lookup of these hashes starts a new read, because its key can have been committed
+      // A later lookup of these hashes starts a new read, because its key may have been committed
       // since.
       for (const [hash] of batch) this.#waiting.delete(hash);
       try {

@@ -289,7 +289,7 @@ interface JsonSchema {
   examples?: unknown;
 }
 
-/** Keywords whose members have names of the API, not of JSON Schema. */
+/** Keywords whose member names are names of the API, such as field names, not keywords of JSON Schema. */
 const NAMED: ReadonlySet<string> = new Set(["properties", "patternProperties", "$defs"]);
 /** Keywords that hold values of the API, not schemas. */
 const VALUES: ReadonlySet<string> = new Set(["const", "enum", "default", "example", "examples"]);

@@ -96,7 +96,7 @@ export interface ModelEndpoint extends ModelTerms {
   readonly provider: string;
   /** The provider's name of the model. */
   readonly model: string;
-  /** Share of the calls, if the configuration states one. */
+  /** Weight of the endpoint among those of its model, from 0 to 1,000,000, if the configuration states one. */
   readonly weight?: number;
   /** Most concurrent calls over all instances, if the configuration states it. */
   readonly maxParallelRequests?: number;

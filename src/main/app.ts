@@ -97,7 +97,7 @@ export function createApp(
   });
 }
 
-/** Returns the wire format of the nearest mounted path above an unknown path, or undefined. */
+/** Returns the wire format of a mounted path that is a prefix of the request's path, or undefined. */
 function wireBelow(
   wires: ReadonlyMap<string, RouteDefinition["wire"]>,
   request: Request,

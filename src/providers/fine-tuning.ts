@@ -50,7 +50,7 @@ export interface TrainingUpload {
   readonly name: string;
   /** The organization that owns the file. */
   readonly owner: string;
-  /** Read once. */
+  /** The file's bytes. The provider reads them once. */
   readonly content: ReadableStream<Uint8Array>;
 }
 

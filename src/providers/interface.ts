@@ -174,7 +174,7 @@ export type ChatEvent =
       readonly text: string;
       /** The phase of a message: final answer, or commentary before it. */
       readonly phase?: string;
-      /** For this piece, in OpenAI's form. */
+      /** Log probabilities of this piece, in OpenAI's form. */
       readonly logprobs?: unknown;
       readonly annotations?: readonly unknown[];
     }

@@ -9,7 +9,7 @@ export interface MediaFile {
   readonly contentType: string;
   readonly sizeBytes: number;
   stream(): ReadableStream<Uint8Array>;
-  /** For APIs that take base64. */
+  /** Returns the whole file, for APIs that take base64. */
   bytes(): Promise<Uint8Array>;
 }
 
@@ -110,7 +110,7 @@ export interface TranscriptionCall extends ModelCall {
   /** Translations are into English. */
   readonly task: "transcribe" | "translate";
   readonly file: MediaFile;
-  /** Measured by the gateway. */
+  /** Duration of the audio, as the gateway measured it. */
   readonly durationMs: number;
   readonly language?: string | undefined;
   readonly prompt?: string | undefined;
@@ -148,7 +148,7 @@ export interface TranscriptWord extends Timed {
 export interface Transcript {
   readonly kind: "transcript";
   readonly text: string;
-  /** In the provider's notation. */
+  /** Language of the speech, as the provider names it. */
   readonly language?: string | undefined;
   readonly segments?: readonly TranscriptSegment[] | undefined;
   readonly words?: readonly TranscriptWord[] | undefined;

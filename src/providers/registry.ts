@@ -35,7 +35,7 @@ export interface ProviderDependencies {
   readonly clock: Clock;
   /** Runs work that would block the event loop for too long. */
   readonly workThread: Pick<FairWorkThread, "call">;
-  /** Shared between providers. */
+  /** The HTTP client that all providers share. */
   readonly httpClient: HttpClient;
   /**
    * Factories by provider type. They replace the built-in ones. The sandbox has no built-in factory, because its folder

@@ -88,7 +88,7 @@ export class WebhookWorker {
   async run(): Promise<void> {
     this.#cell.forget();
     try {
-      // An earlier worker can have ended without being able to load the webhook.
+      // An earlier worker may have ended without being able to load the webhook.
       await this.#cancelAttempt();
       let isDone = false;
       while (!isDone && this.#mayContinue()) isDone = await this.#turn();

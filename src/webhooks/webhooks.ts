@@ -42,7 +42,7 @@ interface WebhooksDependencies {
   readonly guard: EgressGuard;
   readonly secrets: WebhookSecrets;
   readonly sendEvent: SendEvent;
-  /** Shared with the dispatcher of deliveries. */
+  /** Slots for attempts, which the dispatcher of deliveries uses too. */
   readonly slots: SendSlots;
   readonly clock: Clock;
   /** Called when the event types that an organization's webhooks subscribe to may have changed. */

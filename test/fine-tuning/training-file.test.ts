@@ -87,7 +87,7 @@ describe("a training file", () => {
     [
       "has content that is no text",
       [example({ role: "user", content: 5 })],
-      "content that is not text",
+      "content that is neither text nor a list of parts",
     ],
     ["has nothing to learn", [example(user)], "no message of the assistant"],
   ];

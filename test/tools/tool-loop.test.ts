@@ -255,7 +255,7 @@ describe("a loop of tools", () => {
     const broken = loopOf({ steps: [[text("a")]], parts });
     expect(broken.loop.read()).rejects.toThrow("without a finish reason");
     const endless = loopOf({ steps: [[text("a".repeat(10_001))]], parts });
-    expect(endless.loop.read()).rejects.toThrow("exceeded its token limit");
+    expect(endless.loop.read()).rejects.toThrow("exceeds the output token limit");
   });
 
   test("counts what a provider does not report, calls that the client does not see included", async () => {

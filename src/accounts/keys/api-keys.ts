@@ -143,7 +143,7 @@ export class ApiKeys {
     return this.find(caller, id);
   }
 
-  /** Revokes the key. Throws 403, 404. */
+  /** Revokes the key. Throws 403 if the caller must not change it, and 404 if it does not exist. */
   async remove(caller: ApiKeyRecord, id: string, author: Author): Promise<void> {
     const target = await this.find(caller, id);
     assertMayTouch(caller, target.record);

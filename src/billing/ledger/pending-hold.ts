@@ -48,7 +48,7 @@ export class PendingHold implements ListNode<PendingHold> {
     this.budgetSize = request.budget && holdSize(request.budget);
   }
 
-  /** Returns the demand for the database. */
+  /** Builds the demand that the database decides, and stores it in `demand`. */
   ask(accounts: RequestAccounts): HoldDemand {
     const { request } = this;
     this.demand = {

@@ -37,7 +37,7 @@ async function follow(signal: AbortSignal): Promise<void> {
       const response = await send("GET", "events", { signal, headers, isUnattended: true });
       isLive.value = true;
       delayMs = FIRST_DELAY_MS;
-      // Figures can have changed while no stream was open.
+      // Figures may have changed while no stream was open.
       changes.value++;
       await readServerEvents(response, ({ event }) => {
         if (event === "changed") changes.value++;

@@ -75,7 +75,7 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   readonly route: string;
   /** The start of the transaction's description. */
   readonly title: string;
-  /** Recorded with the charge. */
+  /** Members of the request that are stored with its charge, such as `user` and `metadata`. */
   readonly details: Record<string, unknown> | null;
   readonly claim: IdempotencyClaim | undefined;
   readonly preparation?: Preparation | undefined;
@@ -117,7 +117,7 @@ export class ProviderCall extends CallAbort {
   /** The provider's name of the model. */
   model = "";
   modelId = "";
-  /** Set by the endpoint. */
+  /** The request body. The endpoint sets it. */
   body: ChatBody = NO_BODY;
   asItems = false;
   onNewConnection = false;

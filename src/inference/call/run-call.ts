@@ -136,7 +136,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
     }
     try {
-      // The key can have changed during a long wait for another call.
+      // The key may have changed during a long wait for another call.
       const current = { ...call, caller: await call.admitAgain() };
       return await this.#serveCached(current, await this.route(current), claim, order);
     } catch (error) {

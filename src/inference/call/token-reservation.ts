@@ -13,7 +13,7 @@ import { type CostBound, tokensOfBound } from "./endpoint.ts";
 /** An API key with a token limit. */
 type LimitedKey = Pick<ApiKeyRecord, "id"> & {
   readonly rateLimitTpm: number;
-  /** Copied from the caller. */
+  /** True for low-priority calls. The value is that of the caller. */
   readonly isLowPriority?: boolean | undefined;
 };
 
@@ -123,7 +123,7 @@ export class TokenReservation {
     }
     this.#takes.push({ counted: more, recount: decision.recount });
     this.#counted = tokens;
-    // The call can have ended in the meantime. Then the step never runs.
+    // The call may have ended in the meantime. Then the step never runs.
     if (this.#hasEnded) this.#recount(0);
     return !this.#hasEnded;
   }

@@ -12,8 +12,8 @@ export function presetNamed(body: unknown): string | undefined {
 }
 
 /**
- * Groups of members of which a request states one. If the request states any member of a group, the preset
- * adds none of that group.
+ * Groups of alternative members. If the request has any member of a group, the preset adds none of that
+ * group.
  */
 const RIVALS: readonly (readonly string[])[] = [
   ["model", "models"],
@@ -59,8 +59,8 @@ export function fillRouted<Body extends { readonly preset?: string | null }>(
 }
 
 /**
- * Returns a preparation that fills bodies which the event loop has parsed. A work thread fills the long bodies
- * that it parses.
+ * Returns the step that adds the named preset to a body which the event loop has parsed. A work thread adds
+ * presets to the long bodies that it parses.
  */
 export function preparePreset<Body extends object>(
   definitions: DefinitionCache,

@@ -138,7 +138,7 @@ export class StepAnswer {
   ): void {
     this.#bytes += answerBytes(event);
     if (this.#bytes > this.#options.maxBytes) {
-      throw new ProviderFailure("unavailable", "the provider exceeded its token limit");
+      throw new ProviderFailure("unavailable", "the answer exceeds the output token limit of the call");
     }
     if (event.type === "tool_call") {
       const piece = this.#takeCall(event);

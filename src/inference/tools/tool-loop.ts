@@ -48,7 +48,7 @@ export interface LoopStep {
   readonly span: TraceSpan | undefined;
 }
 
-/** The model of a loop, as its endpoint calls it. */
+/** The model that a tool loop calls, implemented by the endpoint. */
 export interface LoopModel {
   ask(step: LoopStep): Promise<PieceReader<readonly ChatEvent[]>>;
   /** Returns the maximum cost of a call with these messages. Its `units` are the model's output limit. */
@@ -414,8 +414,8 @@ type Finish = Extract<ChatEvent, { readonly type: "finish" }>;
 const MAX_COST: Finish = { type: "finish", choice: 0, reason: "length", limit: "max_cost" };
 
 /**
- * Calls the model, and retries once on a new connection. The connection of the previous step can have been
- * closed by the server before the provider read this request.
+ * Calls the model, and retries once on a new connection, because the server may have closed the connection of
+ * the previous step before it read this request.
  */
 async function askWithRetry(
   model: LoopModel,

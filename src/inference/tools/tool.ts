@@ -19,7 +19,7 @@ export interface GatewayTool {
   readonly keepsState?: true;
   /** Maximum quantities of one run, for the hold of a step. */
   readonly quantitiesBound: ToolQuantities;
-  /** Returns the members of the item while it runs, besides id, type and status. */
+  /** Returns the members of the output item while the tool runs, other than id, type and status. */
   opening?(json: string): Readonly<Record<string, unknown>>;
   /** Resolves with an outcome for every failure that the model can react to. Rejects only if the response fails. */
   run(call: ToolRun): Promise<ToolOutcome>;

@@ -144,7 +144,7 @@ export class LineRun {
       const { error } = refusal;
       if (isGatewayError(error) || (await this.#runsElsewhere(line, error))) tries--;
       else if (!isRetryable(error) || tries >= MAX_TRIES) {
-        // An earlier attempt can have been charged although its outcome was unknown.
+        // An earlier attempt may have been charged although its outcome was unknown.
         const claim = (await this.#claimsOf([line])).get(line.line);
         if (claim?.isDone === true) return this.#writeStored(line, claim.requestId);
         await this.#write(line, await refusal.answer(), true);
@@ -236,7 +236,7 @@ export class LineRun {
     return true;
   }
 
-  /** Ends all remaining lines. Called lines get their answers, and uncalled lines get the end as their result. */
+  /** Writes a result for each remaining line: its answer if it was called, and the reason of the end otherwise. */
   async #endRest(done: ReadonlySet<number>): Promise<void> {
     const { keyring, guarded, ended, abandoned } = this.#parts;
     const { id } = this.#batch;

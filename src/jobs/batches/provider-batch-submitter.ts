@@ -309,8 +309,8 @@ export class ProviderBatchSubmitter {
   }
 
   /**
-   * Submits lines to providers that run batches. Returns false if more lines must be submitted later, before
-   * others are called.
+   * Submits lines to providers that run batches. Returns false if lines must wait for credit: submit them before
+   * other lines are called directly.
    */
   async submit(): Promise<boolean> {
     const { sql, providers, readInput, ended, abandoned } = this.#parts;
@@ -440,7 +440,7 @@ export class ProviderBatchSubmitter {
       } else if (REFUSALS.has(error.kind)) {
         await this.#removeUncreated({ id }, { again: false });
       } else {
-        // Restarts the time until it must be visible, because the work before the call can have taken long.
+        // Restarts the time until it must be visible, because the work before the call may have taken long.
         await guarded((sql) => orderProviderBatch(sql, id));
       }
     }

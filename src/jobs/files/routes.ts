@@ -282,7 +282,7 @@ export async function receiveUpload(
       (upload) => readForm(request, formReceiver(upload), { ...limits, ...receiving }),
       {
         leastBytes,
-        // The rights of the key can have changed since the first byte.
+        // The rights of the key may have changed since the first byte.
         admitAgain: async () => void (await context.admitAgain()),
       },
     );

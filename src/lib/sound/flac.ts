@@ -61,8 +61,8 @@ export function flacLength(
 
 /**
  * Returns the seconds of all frames in a range. Frames do not state their size, so each is recognised by the
- * start and the checksum of its header. Frames of any form count, because a decoder also plays frames of another
- * form.
+ * start and the checksum of its header. Frames that differ from the stream information, for example in their
+ * sample rate, count too, because decoders play them.
  */
 export function flacFrameSeconds(
   bytes: ByteWindow,

@@ -22,7 +22,7 @@ export function playedInTurn(sounds: readonly MeasuredSound[]): MeasuredSound {
   };
 }
 
-/** Returns the duration of tracks of which a decoder plays one. */
+/** Returns the longest duration of alternative tracks, because a decoder plays only one of them. */
 export function longestOf(sounds: readonly MeasuredSound[]): MeasuredSound {
   return {
     seconds: Math.max(0, ...sounds.map(({ seconds }) => seconds)),

@@ -282,7 +282,7 @@ export interface Collected {
   readonly metricExport: MetricExport | undefined;
 }
 
-/** Composes the exports. OpenTelemetry is loaded only if a collector is configured. */
+/** Composes the exporters of traces and metrics. OpenTelemetry is loaded only if a collector is configured. */
 export async function composeCollected(base: Base): Promise<Collected> {
   const { telemetry, instance } = base;
   const { tracing, metricExport } = base.config;

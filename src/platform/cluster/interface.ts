@@ -26,7 +26,7 @@ export interface RateDecision {
 
 /** A requested amount of a rate window. All three numbers are at least 1. */
 export interface RateAmount {
-  /** Taken if it fits. */
+  /** The requested amount, taken if the window has that much left. */
   readonly full: number;
   /**
    * If `full` does not fit, the rest of the limit is taken, up to `reduced`, if it is at least

@@ -68,8 +68,8 @@ export function enabledProviders(
 }
 
 /**
- * Throws ConfigError if the moderation model is neither a model of the sandbox nor of a provider
- * with OpenAI's interface.
+ * Throws ConfigError if a moderation model is configured that is neither the sandbox's moderation
+ * model nor a model of a configured provider with OpenAI's interface.
  */
 export function checkModerationModel(
   stated: string | undefined,

@@ -122,7 +122,7 @@ function withCacheControl(message: Fields, blocks: Block[]): Block[] {
 
 const THINKING: ReadonlySet<string> = new Set(["thinking", "redacted_thinking"]);
 
-/** Removes trailing white space from an answer that the model is to continue: Anthropic rejects it. */
+/** Removes trailing white space, which Anthropic rejects, from an answer that the model is to continue. */
 function trimEnd(turn: Turn | undefined): void {
   const last = turn?.content.at(-1);
   if (turn?.role !== "assistant" || last?.type !== "text") return;

@@ -11,7 +11,7 @@ const MAX_SEGMENT_CHARACTERS = 200;
 const MAX_SEGMENT_SECONDS = 15;
 const PAUSE_SECONDS = 1.5;
 
-/** Returns segments for a text of which the provider only times words. */
+/** Returns segments for a text if the provider reports times of words only. */
 export function segmentsOfWords(words: readonly TimedWord[]): TranscriptSegment[] {
   const segments: TranscriptSegment[] = [];
   let open: TimedWord[] = [];

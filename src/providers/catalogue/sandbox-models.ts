@@ -59,7 +59,7 @@ const DRILLS: readonly (readonly [slug: string, name: string, description: strin
   ],
   ["cut", "Sandbox cut", "Breaks its stream off in the middle."],
   ["garbage", "Sandbox garbage", "Answers with text that is not JSON."],
-  ["error-429", "Sandbox error 429", "Refuses every request as rate-limited, with Retry-After."],
+  ["error-429", "Sandbox error 429", "Fails every request with status 429 and Retry-After."],
   ["error-500", "Sandbox error 500", "Fails every request."],
   [
     "overloaded",

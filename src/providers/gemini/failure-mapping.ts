@@ -17,7 +17,7 @@ interface ErrorDetails {
   readonly status: string | undefined;
   /** From ErrorInfo, for example API_KEY_INVALID. */
   readonly reason: string | undefined;
-  /** From RetryInfo. */
+  /** Milliseconds to wait before a retry, from RetryInfo. */
   readonly retryAfterMs: number | undefined;
 }
 

@@ -130,7 +130,7 @@ const NO_ERROR_BODY: ProviderErrorBody = {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** Parses an error from the text of a response. Text that is not JSON contains no error. */
+/** Parses an error from the text of a response. Returns NO_ERROR_BODY if the text is not JSON. */
 function parseErrorText(text: string): ProviderErrorBody {
   const body = jsonValue(text);
   return body === undefined ? NO_ERROR_BODY : parseErrorBody(body);

@@ -3,7 +3,7 @@
  */
 export class HttpError extends Error {
   readonly code: string;
-  /** A reused connection ended before the first byte of a response. It can have been closed unnoticed. */
+  /** A reused connection ended before the first byte of a response. The server may have closed it earlier. */
   readonly lostUsedConnection: boolean;
   /** The next attempt fails in the same way, until an operator changes a certificate or a setting. */
   readonly isLasting: boolean;

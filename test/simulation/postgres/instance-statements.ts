@@ -142,7 +142,7 @@ export const instanceStatements: readonly ModelledStatement[] = [
       name: "take advisory lock",
       begins: `SELECT pg_try_advisory_lock${mode === "shared" ? "_shared" : ""}(`,
       look(_context, _transaction, [lock], session) {
-        return rowsOf([{ taken: session.tryAdvisoryLock(String(lock), mode) }]);
+        return rowsOf([{ is_locked: session.tryAdvisoryLock(String(lock), mode) }]);
       },
     }),
   ),

@@ -118,7 +118,7 @@ export class CachedCalls {
     });
     const flight = joined.kind === "leads" ? joined.flight : undefined;
     try {
-      // After a long wait the key can have changed.
+      // The key may have changed during a long wait.
       const current = await cachedCall.readmit();
       if (joined.kind === "leads") {
         return await this.#miss(cachedCall, current, { key, generation, flight });

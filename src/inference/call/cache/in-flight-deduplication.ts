@@ -115,7 +115,7 @@ export class InFlightDeduplication {
       });
       const isClaimed = await Promise.race([flight.claiming, over]);
       if (isClaimed) this.#renew(flight);
-      // A leader on another instance can have ended between the previous look-up and the claim.
+      // A leader on another instance may have ended between the previous look-up and the claim.
       const answer = await Promise.race([find(), over]);
       if (answer !== undefined || isClaimed) return answer;
       await Promise.race([sleep(steadyClock, POLL_MS), over]);

@@ -101,7 +101,7 @@ export class Idempotency {
     try {
       return await untilReachable(clock, () => claimIdempotencyKey(sql, instance, claim), signal);
     } catch (error) {
-      // The claim can have been written although its answer was lost, or can still be written. Its call ends
+      // The claim may have been written although its answer was lost, or may still be written. Its call ends
       // here.
       const ended = error instanceof DatabaseDeadlineError ? error.ended : Promise.resolve();
       void ended.then(() => this.free(claim));

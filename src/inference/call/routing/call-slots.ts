@@ -38,7 +38,7 @@ export class CallSlots {
   readonly #clock: Clock;
   readonly #waiting = new FairQueue<WaitingCall>();
   readonly #waitingLast = new FairQueue<WaitingCall>();
-  /** Counts of waiting calls, by endpoint. */
+  /** Counts of waiting calls, by the name of the endpoint's queue: see `nameOf`. */
   readonly #waitingRooms = new Map<string, SharedRoom>();
   /** Slots that calls of this process hold, by limit and organization. */
   readonly #held = new Map<string, number>();
@@ -104,7 +104,7 @@ export class CallSlots {
     };
     abort.addEventListener("abort", listener);
     queue.push(owner, waiting);
-    // A slot can have been released since it was last requested.
+    // A slot may have been released since it was last requested.
     for (const { id } of open.flat()) this.#noteFree(id);
     return promise;
   }

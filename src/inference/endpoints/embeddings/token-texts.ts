@@ -44,7 +44,7 @@ function textOf(tokens: Tokens, decode: (tokens: number[]) => string): string {
   try {
     return decode(tokens as number[]);
   } catch (error) {
-    throw unreadable("a list is not valid in the encoding", error);
+    throw unreadable("a list has tokens that are invalid in the model's encoding", error);
   }
 }
 

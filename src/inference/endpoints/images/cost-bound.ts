@@ -55,7 +55,7 @@ export function imagesBound(
 
 /** The result of a request for images. */
 export interface ImagesResult {
-  /** Complete images, and an image that has begun to arrive. */
+  /** Number of images to charge: the complete ones, and one more if another has begun to arrive. */
   readonly images: number;
   readonly partials: number;
   /** Facts from the provider or from the bytes of the images. */

@@ -16,7 +16,7 @@ const BETA = /^[\w.-]{1,128}$/;
 
 /** An accepted request of the Messages API. */
 export class AcceptedMessages implements AcceptedRequest {
-  /** The request in the form of the chat call. */
+  /** The request, translated to a chat call. */
   readonly fields: ChatRequest;
   readonly bodyHash: string | undefined;
   readonly maxTokens: number;

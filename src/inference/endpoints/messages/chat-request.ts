@@ -5,7 +5,7 @@ import { isCustom, type MessagesBody, type Tool } from "./request.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A request in the form of the chat call, and the parts of it without a counterpart. */
+/** A request translated to a chat call, and its parts without a counterpart there. */
 export interface ChatTranslation {
   readonly request: ChatRequest;
   /** Names of the fields, and types of the blocks, that are left out. */

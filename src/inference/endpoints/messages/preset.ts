@@ -11,8 +11,8 @@ export const checkMessages = createCheck(messagesBody, "invalid_body", "Request 
 export const checkCount = createCheck(countBody, "invalid_body", "Request body");
 
 /**
- * Returns the body with the members of a preset, which are named as in chat completions, in the form of this
- * API. Members without a counterpart are left out and listed.
+ * Returns the body with the members of a preset, translated from chat completions to the Messages API.
+ * Members without a counterpart are left out, and listed under WITHOUT_COUNTERPART.
  */
 export function filledMessages({ preset: _, ...body }: MessagesBody, preset: Preset): MessagesBody {
   const isOpen = isOpenIn(body);

@@ -11,7 +11,7 @@ import { isCustom, type MessagesBody, type Tool, WITHOUT_COUNTERPART } from "./r
 
 /** The facts of a request that decisions need. They are small for a request of any length. */
 export interface MessagesFacts {
-  /** The request in the form of the chat call. */
+  /** The request, translated to a chat call. */
   readonly chat: ChatRequest;
   /** Names of parts without a counterpart in the chat call. */
   readonly untranslated: readonly string[];
@@ -19,7 +19,7 @@ export interface MessagesFacts {
   readonly unpriced: readonly string[];
   /** Names of parts that Anthropic's models accept only at Anthropic. */
   readonly anthropicOnly: readonly string[];
-  /** Size of the prompt in the form of the chat call. */
+  /** Size of the prompt of the translated chat call. */
   readonly size: PromptSize;
   /** Size of the prompt as a provider of Anthropic's API receives it. */
   readonly nativeSize: PromptSize;

@@ -33,7 +33,7 @@ export const BEGUN_EVENTS = 2;
 
 /** An accepted request of the Responses API. */
 export class AcceptedResponse implements AcceptedRequest {
-  /** The request in the form of the chat call. */
+  /** The request, translated to a chat call. */
   readonly fields: ChatRequest;
   /** The hash of the body. Set if a work thread has read the body without stored items. */
   readonly bodyHash: string | undefined;

@@ -16,7 +16,7 @@ import {
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** A request in the form of the chat call, and the parts of it without a counterpart. */
+/** A request translated to a chat call, and its parts without a counterpart there. */
 export interface ChatTranslation {
   readonly request: ChatRequest;
   /** Names of the fields and tools, and types of the items, that are left out. */

@@ -9,7 +9,7 @@ import type { HostedFacts } from "./request-facts.ts";
 /** All tools of a request, after its servers have listed theirs. */
 export interface OpenHosted {
   readonly tools: ReadonlyMap<string, GatewayTool>;
-  /** The functions in the form of the chat call. */
+  /** The functions, as definitions for a chat call. */
   readonly definitions: readonly unknown[];
   /** Size of the definitions. */
   readonly size: PromptSize;

@@ -63,7 +63,7 @@ export interface ProviderToolUse {
   readonly tools: readonly RequestedTool[];
   /** Maximum number of runs by the provider. */
   readonly maxCalls: number;
-  /** The parameter of a tool that operates a computer, if the request has one. */
+  /** Parameter that requests a tool that operates a computer, such as `tools.0.type`, if the request has one. */
   readonly computer: string | undefined;
   /**
    * True if candidates that take items receive the request as items, because a chat cannot express a part of
@@ -118,7 +118,7 @@ export function receivesItems(
   { ofProvider, runsHere }: ResponsesFacts,
   { provider, ...endpoint }: Candidate,
 ): boolean {
-  // The loop adds its tools in the form of a chat.
+  // The tool loop adds tools and messages in chat form, so the whole request is sent as a chat.
   if (runsHere === true) return false;
   const { upstreamModel, model } = endpoint;
   const takes = provider.takesItems?.(upstreamModel, model.canonicalId ?? model.id);

@@ -19,7 +19,7 @@ import { echoOf } from "./response-json.ts";
 
 /** The facts of a request that decisions need. They are small for a request of any length. */
 export interface ResponsesFacts {
-  /** The request in the form of the chat call. */
+  /** The request, translated to a chat call. */
   readonly chat: ChatRequest;
   /** Names of parts without a counterpart in the chat call. */
   readonly untranslated: readonly string[];

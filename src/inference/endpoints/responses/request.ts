@@ -130,7 +130,7 @@ const RUN_HERE: ReadonlyMap<string, string> = new Map([
   ["code_interpreter", "code_interpreter"],
 ]);
 
-/** The type of tools on remote servers. Their functions have separate names. */
+/** Type of tools on remote servers. A server has several functions, each with its own name. */
 const REMOTE_TYPE = "mcp";
 
 /** Returns true for tools that coding agents offer with every call. Models that do not support them work without. */

@@ -43,7 +43,7 @@ export interface ResponseParts {
   readonly error?: { readonly code: string; readonly message: string } | undefined;
   readonly model: string;
   readonly usage: Fields | null;
-  /** Members in JSON without braces: see `echoOf`. */
+  /** The members that repeat the request, as JSON without braces: see `echoOf`. */
   readonly echo: string;
 }
 

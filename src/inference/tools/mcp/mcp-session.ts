@@ -62,7 +62,7 @@ export class McpSession {
     try {
       return await run(await opened);
     } catch (error) {
-      // A failed exchange can have lost its session.
+      // The server may have ended the session, so the next exchange opens a new connection.
       if (this.#connection === opened) this.close();
       throw error;
     } finally {

@@ -63,7 +63,7 @@ import type { FailureReader } from "./stream-rewriter.ts";
 
 export interface OpenAiDependencies {
   readonly clock: Clock;
-  /** Shared between providers. Absent: the provider creates its own. */
+  /** The HTTP client that providers share. Absent: the provider creates its own. */
   readonly httpClient?: HttpClient;
   /** Reads long answers. Absent: the event loop reads them. */
   readonly workThread?: AnswerThread;
