@@ -23,8 +23,8 @@ import {
   rollPeriods,
   type SpenderState,
   spenderState,
-} from "../periods/state.ts";
-import { spenderVerbs } from "../periods/verbs.ts";
+} from "../budget-periods/state.ts";
+import { spenderVerbs } from "../budget-periods/verbs.ts";
 import { defineActor, type Turn, type TurnContext } from "../runtime/definition.ts";
 import type { ActorRegistry } from "../runtime/registry.ts";
 

@@ -7,8 +7,8 @@ import {
   type Spender,
   type SpenderState,
   spenderState,
-} from "../periods/state.ts";
-import { spenderVerbs } from "../periods/verbs.ts";
+} from "../budget-periods/state.ts";
+import { spenderVerbs } from "../budget-periods/verbs.ts";
 import { defineActor } from "../runtime/definition.ts";
 import type { ActorRegistry } from "../runtime/registry.ts";
 

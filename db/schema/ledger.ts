@@ -178,7 +178,8 @@ export const holds = pgTable("holds", {
 
 /**
  * Running requests whose answers were, or may have been, partly delivered, each with its charge if its instance died
- * now. The settling transaction deletes the row. The instance that reaps a dead one settles the request at this checkpoint.
+ * now. The settling transaction deletes the row. The instance that reaps a dead one settles the request at this
+ * checkpoint.
  */
 export const attempts = pgTable("attempts", {
   requestId: text("request_id").primaryKey(),

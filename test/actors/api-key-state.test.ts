@@ -10,7 +10,7 @@ import {
   notePosted,
   rollPeriods,
   spenderState,
-} from "../../actors/periods/state.ts";
+} from "../../actors/budget-periods/state.ts";
 import { type ApiKeyRecord, SCOPES } from "../../src/lib/api-key-record.ts";
 
 const NOON = Date.UTC(2026, 2, 14, 12);

@@ -12,6 +12,7 @@ import {
   MoneyEngine,
   type Payer,
 } from "./engine.ts";
+import { emitExhausted } from "./headroom.ts";
 import { HoldQueue, type IsHeldBySilent } from "./hold-queue.ts";
 import type {
   ChargeFigures,
@@ -23,7 +24,6 @@ import type {
 } from "./interface.ts";
 import { notHeld } from "./pending-charge.ts";
 import { holdOf, PendingHold, type RunnableHold } from "./pending-hold.ts";
-import { emitExhausted } from "./refusal.ts";
 
 /** Time between two attempts to release a hold. */
 const RETRY_MS = 1_000;

@@ -13,6 +13,7 @@ import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
 import { retryUntilWritten } from "../../../db/ledger/units.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { FEMTO_PER_NANO } from "../../lib/money.ts";
+import { emitExhaustedOf } from "./headroom.ts";
 import type {
   ChargeFigures,
   Hold,
@@ -28,7 +29,6 @@ import {
   SettleDeadline,
   settlementOf,
 } from "./pending-charge.ts";
-import { emitExhaustedOf } from "./refusal.ts";
 import { Refunds, type UndeliveredChargeJournal } from "./undelivered-charge-journal.ts";
 
 /** The dependencies of both engines. */

@@ -15,6 +15,14 @@ import { GatewayError, overloaded } from "../../lib/errors.ts";
 import { IntrusiveList } from "../../lib/intrusive-list.ts";
 import { type Period, utcDay, utcMonth } from "../../lib/utc-time.ts";
 import {
+  findShortage,
+  headroomOf,
+  isShortBySpend,
+  refusal,
+  revoked,
+  revokedHeadroom,
+} from "./headroom.ts";
+import {
   MAX_WAIT_FOR_SILENT_MS,
   MAX_WAIT_MS,
   MAX_WAITING_REQUESTS,
@@ -23,14 +31,6 @@ import {
 } from "./hold-wait-queue.ts";
 import type { HoldRequest } from "./interface.ts";
 import type { PendingHold } from "./pending-hold.ts";
-import {
-  findShortage,
-  headroomOf,
-  isShortBySpend,
-  refusal,
-  revoked,
-  revokedHeadroom,
-} from "./refusal.ts";
 
 const MAX_BATCH_HOLDS = 256;
 /** Most holds that wait for the next batches. A further one fails with "overloaded". */

@@ -1,7 +1,7 @@
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
+import type { Headroom } from "./headroom.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
-import type { Headroom } from "./refusal.ts";
 
 /** Longest wait of a request that is short only because of running holds. */
 export const MAX_WAIT_MS = 2_000;

@@ -1,4 +1,4 @@
-import type { PeriodHeadroom } from "../../../actors/periods/state.ts";
+import type { PeriodHeadroom } from "../../../actors/budget-periods/state.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import type { AlsoEnded } from "../../../db/ledger/long-holds.ts";
 import type { RequestAccounts, UsageFigures } from "../../../db/ledger/rows.ts";

@@ -1,6 +1,6 @@
 import type { ApiKeyActors } from "../../../actors/api-key/actor.ts";
+import type { Periods } from "../../../actors/budget-periods/state.ts";
 import type { OrganizationActors } from "../../../actors/organization/actor.ts";
-import type { Periods } from "../../../actors/periods/state.ts";
 import type { SubjectBudgetActors } from "../../../actors/subject-budget/actor.ts";
 import {
   type AccountTotals,
@@ -10,9 +10,9 @@ import {
 } from "../../../db/ledger/rows.ts";
 import type { NanoUsd } from "../../lib/money.ts";
 import type { Attempted, Payer } from "./engine.ts";
+import type { Headroom } from "./headroom.ts";
 import type { BudgetSubject, Hold, HoldRequest } from "./interface.ts";
 import type { PendingCharge } from "./pending-charge.ts";
-import type { Headroom } from "./refusal.ts";
 
 /** The granted amounts, and the output token limit that they cover. */
 export type GrantedAmounts = Pick<Hold, "holdNano" | "budgetNano" | "outputTokens">;

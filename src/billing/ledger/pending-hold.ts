@@ -1,8 +1,8 @@
 import type { HoldDemand, RequestAccounts } from "../../../db/ledger/rows.ts";
 import type { ListNode } from "../../lib/intrusive-list.ts";
 import { budgetOf, grantedTokens, type HoldSize, holdSize } from "./decide-hold.ts";
+import type { Headroom } from "./headroom.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
-import type { Headroom } from "./refusal.ts";
 
 /**
  * A hold that is not decided yet. Its states:

@@ -5,6 +5,14 @@ import { GcFriendlyMap } from "../../lib/gc-friendly-map.ts";
 import { costsNothing, holdFor } from "./decide-hold.ts";
 import { grantedAmong, type MoneyDependencies, MoneyEngine, type Payer } from "./engine.ts";
 import {
+  decideAmounts,
+  emitExhausted,
+  findShortage,
+  isShortBySpend,
+  refusal,
+  revoked,
+} from "./headroom.ts";
+import {
   HoldWaitQueue,
   MAX_WAITING_REQUESTS,
   type Refusal,
@@ -21,14 +29,6 @@ import type {
 } from "./interface.ts";
 import { type GrantedAmounts, PayerActors, type SingleNodeHold } from "./payer-actors.ts";
 import { notHeld } from "./pending-charge.ts";
-import {
-  decideAmounts,
-  emitExhausted,
-  findShortage,
-  isShortBySpend,
-  refusal,
-  revoked,
-} from "./refusal.ts";
 
 /**
  * The ledger engine for a process that is the only writer. Actors hold in memory against what the ledger has

@@ -147,7 +147,12 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
       summary: "Retrieve request latency by hour, day or month",
       access,
       query: Type.Object(intervalFields, { additionalProperties: false }),
-      responses: { 200: { description: "Latency quantiles of each interval, earliest first", schema: latencyList } },
+      responses: {
+        200: {
+          description: "Latency quantiles of each interval, earliest first",
+          schema: latencyList,
+        },
+      },
       async handle({ query, caller: { key } }) {
         const page = intervalPage(query);
         const { organizationId } = key;

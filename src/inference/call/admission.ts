@@ -1,5 +1,5 @@
+import type { PeriodHeadroom } from "../../../actors/budget-periods/state.ts";
 import type { OrganizationActors } from "../../../actors/organization/actor.ts";
-import type { PeriodHeadroom } from "../../../actors/periods/state.ts";
 import type { Query } from "../../../db/client.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { dayAccountId, monthAccountId } from "../../../db/ledger/rows.ts";

@@ -138,7 +138,10 @@ export class StepAnswer {
   ): void {
     this.#bytes += answerBytes(event);
     if (this.#bytes > this.#options.maxBytes) {
-      throw new ProviderFailure("unavailable", "the answer exceeds the output token limit of the call");
+      throw new ProviderFailure(
+        "unavailable",
+        "the answer exceeds the output token limit of the call",
+      );
     }
     if (event.type === "tool_call") {
       const piece = this.#takeCall(event);

@@ -187,7 +187,8 @@ function readMessage(message: unknown, texts: string[]): string | undefined {
   for (const part of alternatives) texts.push(JSON.stringify(part));
   if (typeof content === "string") texts.push(content);
   else if (Array.isArray(content)) texts.push(JSON.stringify(content));
-  else if (content !== undefined && content !== null) return "has content that is neither text nor a list of parts";
+  else if (content !== undefined && content !== null)
+    return "has content that is neither text nor a list of parts";
   else if (role !== "assistant" || alternatives.length === 0) return "has no content";
   return undefined;
 }

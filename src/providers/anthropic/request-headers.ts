@@ -1,5 +1,5 @@
 import type { ProviderSettings } from "../interface.ts";
-import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 
 /** Version of the API that this folder implements (https://platform.claude.com/docs/en/api/versioning). */
 const VERSION = "2023-06-01";

@@ -1,7 +1,7 @@
 import { AwsV4Signer } from "aws4fetch";
 import type { Clock } from "../../lib/clock.ts";
 import { regionOfAddress } from "../../platform/config/aws-access.ts";
-import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 
 /** Name of the service in signatures. Its host is called `bedrock-runtime`. */
 const SERVICE = "bedrock";

@@ -6,8 +6,8 @@ import { type Provider, ProviderFailure, type ProviderSettings } from "../interf
 import type { Speech, SpeechCall, SpeechFormat, Transcript, TranscriptionCall } from "../media.ts";
 import type { AnswerThread } from "../thread-work.ts";
 import { failureOfThrown } from "../transport/call-failures.ts";
-import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
 import { HttpJsonProvider } from "../transport/http-json-provider.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
 import type { HttpClient } from "../transport/provider-response.ts";

@@ -6,8 +6,8 @@ import { type Provider, ProviderFailure, type ProviderSettings } from "../interf
 import type { GeneratedImages, ImageCall } from "../media.ts";
 import { failureOfErrorBody, failureOfStatus } from "../openai/failure-mapping.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
-import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
 import { HttpJsonProvider } from "../transport/http-json-provider.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
 import { untilDone } from "../transport/polling.ts";
 import type { HttpClient } from "../transport/provider-response.ts";

@@ -16,8 +16,8 @@ import {
   readWhole,
 } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
-import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
 import { HttpJsonProvider } from "../transport/http-json-provider.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import {
   type HttpClient,
   isEventStream,

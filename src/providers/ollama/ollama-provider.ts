@@ -9,8 +9,8 @@ import type {
 } from "../interface.ts";
 import type { AnswerThread } from "../thread-work.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
-import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
 import { HttpJsonProvider } from "../transport/http-json-provider.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
 import {
   type HttpClient,

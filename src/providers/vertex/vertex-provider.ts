@@ -19,7 +19,7 @@ import type { GeneratedImages, ImageCall } from "../media.ts";
 import type { MessagesCall } from "../messages-provider.ts";
 import { createOpenAiProvider } from "../openai/chat/chat-provider.ts";
 import type { AnswerThread } from "../thread-work.ts";
-import { assertKeyIsCarried, JSON_HEADERS } from "../transport/fixed-headers.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { vertexFields } from "./chat-fields.ts";
 import { vertexEmbeddings } from "./embeddings.ts";

@@ -68,7 +68,10 @@ async function readTo(
     renderer.push(piece);
     if (renderer.failure !== undefined) throw renderer.failure;
     if (renderer.outputBytes > maxBytes) {
-      throw new GatewayError("provider_error", "The answer exceeds the output token limit of the call.");
+      throw new GatewayError(
+        "provider_error",
+        "The answer exceeds the output token limit of the call.",
+      );
     }
   }
 }

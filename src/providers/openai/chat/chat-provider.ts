@@ -24,9 +24,9 @@ import {
 } from "../../transport/bounded-body.ts";
 import type { AbortNotice } from "../../transport/call-abort.ts";
 import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
-import { assertKeyIsCarried, JSON_HEADERS } from "../../transport/fixed-headers.ts";
 import { createHttpClient } from "../../transport/http-client.ts";
 import { HttpJsonProvider } from "../../transport/http-json-provider.ts";
+import { assertKeyIsCarried, JSON_HEADERS } from "../../transport/json-headers.ts";
 import {
   type HttpClient,
   isEventStream,

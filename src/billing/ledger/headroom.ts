@@ -1,6 +1,6 @@
 import type { ApiKeyActors } from "../../../actors/api-key/actor.ts";
+import type { PeriodHeadroom, SpenderHeadroom } from "../../../actors/budget-periods/state.ts";
 import { type OrganizationHeadroom, UNLIMITED_NANO } from "../../../actors/organization/state.ts";
-import type { PeriodHeadroom, SpenderHeadroom } from "../../../actors/periods/state.ts";
 import type { AccountHeadroom, HoldDemand, HoldVerdict } from "../../../db/ledger/rows.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { usdText } from "../../lib/money.ts";
