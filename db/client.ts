@@ -47,7 +47,7 @@ export interface ConnectionEvents {
   onOpening(id: number): void;
   /** The connection is open, has its settings, and can be used. */
   onOpened(id: number): void;
-  /** It was closed, or could not be opened. */
+  /** The connection was closed, or could not be opened. */
   onClosed(id: number): void;
 }
 
@@ -90,7 +90,7 @@ const SESSION_SETTINGS: Readonly<Record<string, string>> = {
   synchronous_commit: "on",
 };
 
-/** Returns a database that connects at its first use. Throws DatabaseTlsError. */
+/** Returns a database that connects at its first use. Throws DatabaseTlsError if the TLS parameters are invalid. */
 export function connectDatabase(target: DatabaseTarget, options: ConnectOptions): Database {
   const { url, path, tls } = readConnection(target.url);
   const { applicationName, events, settings } = options;
@@ -144,7 +144,7 @@ const CLIENT_PARAMETERS = [
   "application_name",
 ];
 
-/** Parses a connection URL. Throws DatabaseTlsError. */
+/** Parses a connection URL. Throws DatabaseTlsError if the TLS parameters are invalid. */
 function readConnection(target: string): Connection {
   const address = readPostgresUrl(target);
   if (!URL.canParse(address.url)) return { ...address, tls: undefined };

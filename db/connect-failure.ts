@@ -76,7 +76,8 @@ function rootCause(error: unknown): unknown {
 
 /**
  * Connects, and checks that the server is new enough and that each connection has its own session. `probe` is another
- * connection to the same database. Throws UnusableDatabaseError or the driver's error.
+ * connection to the same database. Throws UnusableDatabaseError if a check fails, or the driver's error if it cannot
+ * connect.
  */
 export async function assertUsable(sql: Database, probe: Database): Promise<void> {
   // Opens both together, because opening one may take seconds.

@@ -23,10 +23,10 @@ const TLS_PARAMETERS = ["sslmode", "sslrootcert", "sslcert", "sslkey", "sslpassw
 export class DatabaseTlsError extends Error {}
 
 /**
- * Takes the TLS parameters out of the query of a database URL and reads the files that they name, with the
- * meanings of libpq (PostgreSQL documentation, 34.19.1). Two differ: without `sslmode` there is no TLS, or, if
- * a certificate is named, `verify-full`; and without `sslrootcert` the authorities of the system are trusted.
- * Returns undefined if the query has none of them. Throws DatabaseTlsError.
+ * Takes the TLS parameters out of the query of a database URL and reads the files that they name, with the meanings of
+ * libpq (PostgreSQL documentation, 34.19.1). Two differ: without `sslmode` there is no TLS, or, if a certificate is
+ * named, `verify-full`; and without `sslrootcert` the authorities of the system are trusted. Returns undefined if the
+ * query has none of them. Throws DatabaseTlsError if a parameter is invalid or a file cannot be read.
  */
 export function takeTls(parameters: URLSearchParams): DatabaseTls | undefined {
   const [mode, rootFile, certFile, keyFile, passphrase] = TLS_PARAMETERS.map((name) => {

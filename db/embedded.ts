@@ -50,7 +50,7 @@ export interface EmbeddedPostgresOptions {
   /** The database cluster is in its subfolder `postgres`. */
   readonly dataDir: string;
   readonly log: (message: string) => void;
-  /** Server settings that add to those of `embedded/cluster.ts` or replace them. */
+  /** Server settings in addition to, or in place of, the settings of `embedded/cluster.ts`. */
   readonly settings?: ServerSettings;
   /** "tcp" listens on 127.0.0.1 with a password. Windows has no other. */
   readonly transport?: "unix" | "tcp";
@@ -280,7 +280,8 @@ async function adoptOrStop(
 }
 
 /**
- * Removes files that Postgres would take for those of a live server, because a process has their number.
+ * Removes files that Postgres would take for files of a live server, because another process has the process number in
+ * them.
  */
 function removeLeftovers(clusterDir: string, address: ServerAddress): void {
   rmSync(postmasterFilePath(clusterDir), { force: true });

@@ -35,8 +35,8 @@ const RETRY_MS = 100;
 
 /**
  * Repeats the work for a second while the connection to the database breaks or cannot be opened. Use it only for work
- * that may run twice, such as a read. Rejects with the last try's error, or with that of the try in which the client
- * left.
+ * that may run twice, such as a read. Rejects with the error of the last try. If the client leaves, the running try is
+ * the last one.
  */
 export async function untilReachable<Result>(
   clock: Clock,

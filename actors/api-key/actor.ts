@@ -58,7 +58,7 @@ export interface RefusingPeriod extends NewPeriod {
   readonly isNearlySpent: boolean;
 }
 
-/** Shared by all keys, because most never exhaust a budget. */
+/** The empty map that all keys share, because most never exhaust a budget. */
 const NONE: ReadonlyMap<string, boolean> = new Map();
 
 /** One API key: its permissions and its budgets. */

@@ -18,7 +18,7 @@ export interface TurnContext {
   random(): number;
 }
 
-/** Returns a context whose time is that of the clock at each access. */
+/** Returns a context that reads the time from the clock at each access. */
 export function turnContextOf(clock: Clock, random: () => number): TurnContext {
   return {
     get nowMs(): number {

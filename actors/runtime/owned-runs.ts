@@ -116,7 +116,10 @@ export class OwnedRuns<Run extends OwnedRun> {
     await Promise.all(runs.map((run) => run.over));
   }
 
-  /** Runs a transaction as the owner. Rejects with LeaseLostError, or if the run was abandoned. */
+  /**
+   * Runs a transaction as the owner. Rejects with LeaseLostError if this instance no longer owns the actor, and
+   * rejects if the run was abandoned.
+   */
   guarded<Result>(run: Run, write: (sql: DatabaseTransaction) => Promise<Result>): Promise<Result> {
     run.abandoned.throwIfAborted();
     const { sql, instance } = this.#dependencies;

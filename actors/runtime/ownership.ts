@@ -24,8 +24,8 @@ export interface Ownership {
   release(leases: readonly Lease[]): Promise<void>;
   /**
    * Returns false if this instance can be past its own lease (by the age of its last heartbeat on its monotonic
-   * clock), or has lost this one. Stop the work under the lease then. It can become true again if no other
-   * instance has claimed the lease in the meantime.
+   * clock), or has lost this lease. Stop the work under the lease then. The result can become true again if no
+   * other instance has claimed the lease in the meantime.
    */
   isHeld(lease: Lease): boolean;
   /** Reports a LeaseLostError. Listeners are notified immediately. */
@@ -148,7 +148,7 @@ export class PostgresOwnership implements Ownership {
 
   /**
    * Compares the held leases with the table. It is called after a gap in the heartbeats, in which other instances
-   * can have claimed leases, and periodically because of broken connections. If the answer to a claim was lost,
+   * may have claimed leases, and periodically because of broken connections. If the answer to a claim was lost,
    * this instance owns a lease without knowing: it is released.
    */
   async verify(): Promise<void> {

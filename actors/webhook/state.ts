@@ -62,7 +62,7 @@ export interface WebhookState {
   readonly id: string;
   /** Undefined if the webhook was deleted. */
   readonly setting: WebhookSetting | undefined;
-  /** Its first pending deliveries, in order. */
+  /** First pending deliveries of the webhook, in order. */
   readonly pending: readonly PendingDelivery[];
   /** True if the table has, or can have, more pending deliveries. */
   readonly hasMore: boolean;

@@ -22,7 +22,7 @@ export type ServerAddress =
 
 export type ServerSettings = Readonly<Record<string, string>>;
 
-/** For a Unix socket the port is only a part of the socket's name. */
+/** Port in the name of the Unix socket. No TCP port is opened for it. */
 export const SOCKET_PORT = 5432;
 const SUPERUSER = "postgres";
 

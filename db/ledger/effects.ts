@@ -24,20 +24,22 @@ export interface StatementEffect {
    */
   readonly tables: readonly string[];
   readonly events: readonly string[];
-  /** Its author. Undefined if the gateway itself makes the change. */
+  /** Author of the change. Undefined if the gateway itself makes the change. */
   readonly author?: Author | undefined;
   /**
-   * True if the gateway owes it to a caller: it is written even if the queue is full. Their number is bounded by that
-   * of the requests.
+   * True if the gateway owes the change to a caller: it is written even if the queue is full. There are at most as many
+   * such changes as requests.
    */
   readonly isOwed?: true;
   /**
-   * Set if this is all that it does. Then the batch of its charge does it, and `run` is not called.
+   * The response to store, if the effect does nothing else. Then the batch with its charge stores the response, and
+   * `run` is not called.
    */
   readonly keeps?: StoredResponse;
   run(sql: DatabaseTransaction): Promise<void>;
   /**
-   * Returns true if it has stored the answer for a later call. Then its charge stays although its caller gave up.
+   * Returns true if the effect has stored the answer for a later call. Then the charge stays even if the caller gave
+   * up.
    */
   storesAnswer?(): boolean;
 }
@@ -45,7 +47,7 @@ export interface StatementEffect {
 export type Effect =
   | { readonly kind: "checkpoint"; readonly checkpoint: Checkpoint }
   | { readonly kind: "settle"; readonly settlement: Settlement }
-  /** Used only if holds are in the database. */
+  /** The release of a hold. Used only if holds are in the database. */
   | { readonly kind: "release"; readonly release: HoldRelease }
   | StatementEffect;
 

@@ -31,9 +31,7 @@ export interface ExchangeBatch {
    * True if the outcome of an earlier try is unknown. That try must have ended: see endEarlierSession.
    */
   readonly recheck: boolean;
-  /**
-   * True if the settlements are those of dead instances. A single-node instance had its holds in memory.
-   */
+  /** True if the settlements belong to dead instances. A single-node instance had its holds in memory. */
   readonly isReaping?: boolean;
 }
 
@@ -61,7 +59,7 @@ interface VerdictRow {
 /**
  * Ends holds, decides new ones, stores checkpoints and posts charges in one statement and one round trip (function
  * ledger_exchange_batch). Throws with SQLSTATE GW001 if the instance was declared dead, with GW002, a fault of the
- * program, if a charge is larger than its hold, and with that of `keepResponses`.
+ * program, if a charge is larger than its hold, and with RESPONSE_LOST if a stored response does not exist.
  */
 export async function exchangeLedgerBatch(
   sql: Database | DatabaseTransaction,

@@ -1,6 +1,6 @@
 import type { Quantities } from "../../src/lib/usage.ts";
 
-/** Rows that the ledger writes. Amounts are nano-USD. Names are those of the tables' columns. */
+/** Rows that the ledger writes. Amounts are nano-USD. Members have the names of the tables' columns. */
 
 /**
  * The accounts that a request touches, fixed at its admission, so that midnight changes nothing.
@@ -16,7 +16,7 @@ export interface RequestAccounts {
   readonly subjectAccounts?: readonly string[] | undefined;
 }
 
-/** Returns true if two requests touch the same accounts, not counting those of subjects. */
+/** Returns true if two requests touch the same accounts, not counting accounts of subjects. */
 export function isSamePayer(one: RequestAccounts, other: RequestAccounts): boolean {
   return (
     one.dayAccount === other.dayAccount &&

@@ -34,7 +34,8 @@ export interface LedgerBatch {
 
 /**
  * Commits a batch in one statement and one round trip (function ledger_settle_batch). Returns the totals of the
- * accounts it touched. Throws with SQLSTATE GW001 if the instance was declared dead, and with that of `keepResponses`.
+ * accounts it touched. Throws with SQLSTATE GW001 if the instance was declared dead, and with RESPONSE_LOST if a stored
+ * response does not exist.
  */
 export async function commitLedgerBatch(
   sql: Database | DatabaseTransaction,
@@ -218,12 +219,12 @@ const NONE: readonly never[] = [];
 
 interface ChargedAccount {
   readonly id: string;
-  /** Its position in the batch, from 1. */
+  /** Position of the account in the batch, from 1. */
   readonly position: number;
-  /** A settlement that touches it. */
+  /** A settlement that touches the account. */
   readonly of: Settlement;
   chargeNano: ExactInteger;
-  /** Number of transactions that it gets. 0 for periods. */
+  /** Number of transactions that the account gets. 0 for periods. */
   count: number;
 }
 

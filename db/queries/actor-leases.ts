@@ -30,7 +30,7 @@ export class LeaseLostError extends Error {
 
 /**
  * Locks the lease and the instance until the transaction ends. It is the first statement of every transaction of an
- * owner. Throws LeaseLostError.
+ * owner. Throws LeaseLostError if the lease has another owner or the instance was declared dead.
  */
 export async function guardLease(
   sql: DatabaseTransaction,

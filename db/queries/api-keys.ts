@@ -258,7 +258,7 @@ export class ScopesNotHeldError extends Error {
 
 /**
  * Inserts a key. Fails with 23505 if the organization has one of that name, or if the secret exists. Throws
- * TooManyKeysError.
+ * TooManyKeysError if the organization has the maximum number of keys.
  */
 export async function insertKey(sql: DatabaseTransaction, key: NewKey): Promise<void> {
   await sql`INSERT INTO api_keys ${sql({
@@ -302,7 +302,7 @@ export function insertKeyEffect(key: NewKey, event: OutboxEvent): StatementEffec
  * another instance has deleted the key in the meantime, nothing is changed or reported.
  *
  * @param requiredScopes scopes that the key must still hold: another instance may have removed them in the meantime
- * @throws ScopesNotHeldError
+ * @throws ScopesNotHeldError if the key no longer holds one of these scopes
  */
 export function updateKeyEffect(
   keyId: string,

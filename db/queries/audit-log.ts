@@ -72,7 +72,7 @@ export async function listAuditLog(sql: Database, page: AuditPage): Promise<Audi
 
 const MILLISECOND_DIGITS = 12;
 
-/** Returns an id that is not above that of any entry from this time on. */
+/** Returns an id that is not above the id of any entry from this time on. */
 function firstIdAt(ms: number): string {
   return `act_${Math.max(0, ms).toString(16).padStart(MILLISECOND_DIGITS, "0")}`;
 }
@@ -101,7 +101,7 @@ export interface Act {
 }
 
 /**
- * Writes an entry for an act that changes no row with an audit trigger. Its author is that of the transaction.
+ * Writes an entry for an act that changes no row with an audit trigger. The entry has the author of the transaction.
  */
 export async function recordAct(sql: DatabaseTransaction, act: Act): Promise<void> {
   const { organizationId, action, object, after } = act;

@@ -80,7 +80,7 @@ export function changeReplenishment(
   });
 }
 
-/** A payment to make, or one whose outcome is not known. */
+/** A payment to make, or a payment whose outcome is not known. */
 export interface ReplenishOrder {
   readonly organizationId: string;
   readonly intentId: string;
@@ -88,7 +88,7 @@ export interface ReplenishOrder {
   readonly methodId: string | null;
 }
 
-/** How long an instance has for a claimed order. Then another one may claim it. */
+/** How long an instance has for a claimed order. Then another instance may claim it. */
 const LEASE_SECONDS = 60;
 const SUSPENDED_SECONDS = 600;
 

@@ -14,13 +14,13 @@ export interface BackgroundResponse {
   readonly state: BackgroundState;
   /** Number of the last event that was written. */
   readonly lastSequence: number;
-  /** True if its charge is written, and its contents with it. */
+  /** True if the charge of the response is written, and the contents with it. */
   readonly isVisible: boolean;
 }
 
 export interface NewBackgroundResponse {
   readonly response: NewResponse;
-  /** Size of all items before it. */
+  /** Size of all items before the response. */
   readonly chainBytes: number;
   readonly instance: InstanceIdentity;
   /** Largest number of running responses of one organization, over all instances. */
@@ -95,8 +95,8 @@ function partOf({ firstSequence, number }: Omit<EventPiece, "sealed">): string {
 
 /**
  * Appends events of a response that this instance runs. Repeating a call does no harm. `isRunning` is false if the
- * response has ended because the instance was declared dead; then nothing is written. Nothing is written either if the
- * current sealing key, whose id is returned, is another one.
+ * response has ended because the instance was declared dead; then nothing is written. It returns the id of the current
+ * sealing key. If this is not `keyId`, nothing is written either.
  */
 export async function appendEvents(
   sql: Database,
@@ -177,7 +177,7 @@ export async function failOrphanedResponses(sql: Database): Promise<void> {
       SELECT 1 FROM instances i WHERE i.id = b.instance_id AND i.epoch = b.epoch AND i.alive)`;
 }
 
-/** Requests the instance that runs it to end it. */
+/** Requests the cancellation of a response from the instance that runs it. */
 export async function requestCancel(
   sql: Database,
   organizationId: string,

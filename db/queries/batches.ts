@@ -135,7 +135,8 @@ export async function listBatches(
 }
 
 /**
- * Requests its owner to end it. Does nothing if it has ended, or if its files are being written.
+ * Requests the cancellation of a batch from its owner. Does nothing if the batch has ended, or if its files are being
+ * written.
  */
 export async function cancelBatch(
   sql: Database,

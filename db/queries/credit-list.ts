@@ -190,7 +190,7 @@ function matchingSequences(
     ORDER BY sequence DESC LIMIT ${atMost.toString()}::bigint`;
 }
 
-/** Written in the form that the index of other types (transactions_entries) needs. */
+/** Returns the condition on the type, written so that the index of other types (transactions_entries) applies. */
 function ofType(snapshot: DatabaseTransaction, type: string | undefined) {
   if (type === undefined) return snapshot``;
   return type === USAGE

@@ -33,7 +33,7 @@ interface FailingWebhook {
   readonly url: string;
   /** Number of attempts for the event that is sent first. */
   readonly attempts: number;
-  /** Null if it was disabled because of its failures. */
+  /** Time of the next attempt. Null if the webhook was disabled because of its failures. */
   readonly nextAttemptAtMs: number | null;
 }
 

@@ -58,7 +58,8 @@ export async function findFirstPending(
 }
 
 /**
- * Written in the form that the indexes of rare states (deliveries_given_up, deliveries_pending) need.
+ * Returns the condition on the status, written so that the indexes of rare states (deliveries_given_up,
+ * deliveries_pending) apply.
  */
 function ofStatus(sql: Database, status: DeliveryStatus) {
   if (status === "pending") return sql`AND status = 'pending'`;

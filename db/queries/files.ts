@@ -68,9 +68,7 @@ export interface FileListing {
   readonly limit: number;
 }
 
-/**
- * Lists a page of an organization's files in the order of their creation, which is that of their ids.
- */
+/** Lists a page of an organization's files in the order of their creation, which is also the order of their ids. */
 export async function listFiles(
   sql: Database,
   listing: FileListing,
@@ -210,7 +208,7 @@ export async function beginFileUse(sql: Database, use: FileUse): Promise<boolean
   return sql.begin((transaction) => insertFileUse(transaction, use));
 }
 
-/** Inserts a use within a transaction, such as that of the job that uses the file. */
+/** Inserts a use of a file within a transaction, such as the transaction that inserts the job that uses the file. */
 export async function insertFileUse(sql: DatabaseTransaction, use: FileUse): Promise<boolean> {
   // A concurrent deletion waits for the lock, or has happened before. So no use is left without its bytes.
   const [file] = await sql<{ storage_key: string; bytes: bigint }[]>`

@@ -186,7 +186,7 @@ export interface JobWrite {
   readonly events: readonly NewJobEvent[];
   readonly outbox?: OutboxEvent;
   readonly tunedModel?: NewTunedModel;
-  /** True if another writer than its owner writes it. Then the owner must be notified. */
+  /** True if the writer is not the owner of the job. Then the owner must be notified. */
   readonly wakesOwner?: boolean;
 }
 
@@ -220,8 +220,8 @@ export class TooManyJobsError extends Error {
 }
 
 /**
- * Returns an effect that inserts a job with its first events, and keeps its files for it. Throws FileGoneError,
- * TooManyJobsError.
+ * Returns an effect that inserts a job with its first events, and keeps its files for it. The effect throws
+ * FileGoneError if a file no longer exists, and TooManyJobsError if `mostRunning` jobs have not ended.
  *
  * @param mostRunning largest number of jobs of the organization that have not ended
  * @param onInserted receives the inserted job. After the commit its owner may advance it
@@ -287,7 +287,7 @@ async function assertRoom(
  * Returns an effect that writes one step of a job, if the job has not changed since the decision. Else it throws
  * JobMovedError.
  *
- * @param guard the first statement of the transaction, such as that of a lease
+ * @param guard the first statement of the transaction, such as the check of a lease
  */
 export function writeJobEffect(
   write: JobWrite,

@@ -111,8 +111,8 @@ export interface StoreOptions {
 }
 
 /**
- * Returns an effect that stores the result, in the transaction of its charge. It is sealed with the key that `keyring`
- * has for it, or with another one if that seals by now.
+ * Returns an effect that stores the result, in the transaction of its charge. The result is sealed with the sealing key
+ * of `keyring`, or with another key if the sealing key has changed.
  */
 export function storeResultEffect(
   claim: IdempotencyClaim,
@@ -171,7 +171,7 @@ export async function freeIdempotencyKey(sql: Database, claim: IdempotencyClaim)
 }
 
 /**
- * Returns those of these keys that have a call, and whether it is charged. A call of any other key was never made, or
+ * Returns the keys that have a call, and whether the call is charged. For any other key no call was made, or the call
  * has failed.
  */
 export async function claimsAmong(

@@ -163,8 +163,8 @@ export async function takeGatewayLock(
 /**
  * Returns true if this session holds the lock, and takes it again if it was lost: a restart of the database ends the
  * session that held it, and the driver then continues with another one. If the server has not noticed yet that the
- * earlier session's client has disconnected, this ends that session and throws: the next check takes the lock. Sessions
- * of this name are those of this gateway.
+ * earlier session's client has disconnected, this ends that session and throws: the next check takes the lock. Only
+ * this gateway has sessions of this name.
  */
 export async function keepGatewayLock(
   sql: Database,

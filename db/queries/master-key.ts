@@ -88,8 +88,8 @@ export async function noteKnownKeys(
 const CHANGE_LOCK = 7_203_114_507;
 
 /**
- * Takes the right to change the master key until the session ends. A repeated call checks it. Returns false if another
- * session has it.
+ * Takes the right to change the master key until the session ends. A repeated call checks the right. Returns false if
+ * another session has it.
  */
 export async function claimMasterKeyChange(sql: Database): Promise<boolean> {
   const [row] = await sql<{ is_claimed: boolean }[]>`
@@ -102,8 +102,8 @@ export async function releaseMasterKeyChange(sql: Database): Promise<void> {
 }
 
 /**
- * Declares those instances dead that are silent and do not know a key: one that resumes then ends, and does not fail at
- * values that are sealed with it. The next start, or other instances, settle their work.
+ * Declares silent instances dead that do not know a key. If such an instance resumes, it ends, and does not fail at
+ * values that are sealed with the key. The next start, or other instances, settle their work.
  */
 export async function declareDeadWithoutKey(sql: Database, keyId: string): Promise<void> {
   await sql`UPDATE instances SET alive = false WHERE id IN (
@@ -112,9 +112,9 @@ export async function declareDeadWithoutKey(sql: Database, keyId: string): Promi
 }
 
 /**
- * Makes another key the one that seals, in place of `fromId`: every value that is written from then on is sealed with
- * it. Returns the instances that do not know it; if there are any, nothing is done. The lock waits for transactions
- * that write a sealed value, or join.
+ * Makes another key the sealing key, in place of `fromId`: every value that is written from then on is sealed with the
+ * new key. Returns the instances that do not know the new key; if there are any, nothing is done. The lock waits for
+ * transactions that write a sealed value, or join.
  *
  * @throws if `fromId` no longer seals, or if an earlier change is not finished
  */

@@ -202,7 +202,7 @@ export interface OperatedOrganization extends OrganizationSettings {
   /** Null: no limit. */
   readonly creditLimitNano: bigint | null;
   readonly createdAtMs: number;
-  /** Ids of guardrails that always apply, by key; under "" that of the whole organization. */
+  /** Ids of guardrails that always apply, by key id; "" stands for the whole organization. */
   readonly guardrails: Readonly<Record<string, string>>;
 }
 
@@ -366,9 +366,7 @@ export interface MoneyLeft {
   readonly spentThisMonthNano: bigint;
 }
 
-/**
- * Returns undefined if the organization does not exist. Days and months are those of the given first days.
- */
+/** Returns undefined if the organization does not exist. The given first days identify the day and the month. */
 export function findMoneyLeft(
   organizationId: string,
   keyId: string,

@@ -35,7 +35,7 @@ export interface PaymentIntent extends NewPaymentIntent {
   readonly createdAtMs: number;
 }
 
-/** How long an instance has to call the processor. Then another one may. */
+/** How long an instance has to call the processor. Then another instance may call it. */
 export const PAYMENT_BUSY_SECONDS = 60;
 const FIRST_LOOK_SECONDS = 10;
 const MAX_LOOK_SECONDS = 900;
@@ -204,7 +204,7 @@ export async function receiptsOf(
 
 /**
  * Ends a payment that charged nothing, and releases its idempotency key. Returns false if it has ended before, or if
- * the instance no longer has it: another one may be calling the processor for it.
+ * the instance no longer has it: another instance may be calling the processor for the payment.
  */
 export async function failPayment(
   sql: Database | DatabaseTransaction,

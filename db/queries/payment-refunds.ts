@@ -7,7 +7,7 @@ export interface PaymentRefund {
   readonly id: string;
   readonly organizationId: string;
   readonly intentId: string;
-  /** The credit command that takes it from the balance. */
+  /** The credit command that deducts the refund from the balance. */
   readonly orderId: string;
   /** Nano-USD. Null: all that is left. */
   readonly requestedNano: bigint | null;
@@ -123,12 +123,12 @@ export async function claimOpenRefunds(
   return rows.map(refundOf);
 }
 
-/** Deletes a refund that the balance does not cover, or whose order was withdrawn. */
+/** Deletes a refund if the balance does not cover it, or if its order was withdrawn. */
 export async function deleteOrderedRefund(sql: Database, id: string): Promise<void> {
   await sql`DELETE FROM payment_refunds WHERE id = ${id} AND state = 'ordered'`;
 }
 
-/** Records that it was taken from the balance. Returns false if it is no longer `ordered`. */
+/** Records that the refund was deducted from the balance. Returns false if the refund is no longer `ordered`. */
 export async function noteRefundDeducted(
   sql: Database,
   id: string,

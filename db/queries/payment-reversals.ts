@@ -101,7 +101,7 @@ export async function findReversal(
   return row && reversalOf(row);
 }
 
-/** Records that nothing is due, while it stays in this state. */
+/** Records that nothing is due while the reversal stays in this state. */
 export async function markReversalSettled(
   sql: Database,
   id: string,

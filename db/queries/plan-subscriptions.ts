@@ -109,9 +109,7 @@ export async function findSubscriptionByReference(
   return row && subscriptionOf(row);
 }
 
-/**
- * Claims the subscriptions that are due for a look-up. One whose look-up fails is due again soon.
- */
+/** Claims the subscriptions that are due for a look-up. A subscription whose look-up fails is due again soon. */
 export async function claimSubscriptions(
   sql: Database,
   processor: string,
@@ -183,9 +181,9 @@ export async function endSubscriptionOf(
 
 /**
  * Writes the state of a subscription, and moves the organization to the paid plan, or back. An enterprise plan, which
- * only operators set, stays, and so does the plan for which a subscription was to end. The author of the change is that
- * of the order, unless the transaction has an author. Returns false, and writes nothing, if the subscription has
- * changed since it was read.
+ * only operators set, stays, and so does the plan for which a subscription was to end. The change has the author of the
+ * order, unless the transaction has an author. Returns false, and writes nothing, if the subscription has changed since
+ * it was read.
  */
 export function noteStanding(
   sql: Database,

@@ -7,7 +7,7 @@ import { orgAccountId } from "../ledger/rows.ts";
 export type ProviderBatchState = "filling" | "ordered" | "running" | "read" | "lost";
 
 export interface NewProviderBatch {
-  /** The mark that identifies it at the provider. */
+  /** The mark that identifies the batch at the provider. */
   readonly id: string;
   readonly batchId: string;
   readonly providerId: string;
@@ -21,12 +21,12 @@ export interface NewProviderBatch {
 
 export interface ProviderBatchRecord extends NewProviderBatch {
   readonly state: ProviderBatchState;
-  /** Number of its requests when it was ordered. */
+  /** Number of requests in the batch when it was ordered. */
   readonly requests: number;
-  /** Its id at the provider. */
+  /** Id of the batch at the provider. */
   readonly providerBatch: string | null;
   readonly orderedAtMs: number | null;
-  /** Milliseconds since it was ordered, by the clock of the database. */
+  /** Milliseconds since the batch was ordered, by the clock of the database. */
   readonly ageMs: number | null;
   readonly isCancelled: boolean;
 }
@@ -94,7 +94,7 @@ export async function knownProviderBatches(
   return new Set(rows.map((row) => row.provider_batch));
 }
 
-/** Records that it may be at its provider from now on. */
+/** Records that the batch may exist at the provider from now on. */
 export async function orderProviderBatch(sql: DatabaseTransaction, id: string): Promise<void> {
   await sql`UPDATE provider_batches SET state = 'ordered', ordered_at = clock_timestamp(),
       requests = (SELECT count(*) FROM provider_batch_lines WHERE provider_batch = ${id})

@@ -27,7 +27,7 @@ export interface RequestListing {
   readonly fromMs: number | undefined;
   /** Exclusive. */
   readonly beforeMs: number | undefined;
-  /** The page begins after it. */
+  /** Position after which the page begins. */
   readonly after: RequestPosition | undefined;
   readonly limit: number;
 }
@@ -54,7 +54,7 @@ export interface ShownRequest extends ListedRequest {
   readonly transactionId: string | null;
   /** True if the gateway counted, because the provider reported no usage. */
   readonly isEstimated: boolean | null;
-  /** Set if a BYOK key served it: nothing was charged for the provider. */
+  /** The BYOK key that served the request. Then nothing was charged for the provider. */
   readonly providerKeyId: string | null;
   readonly listPriceUsd: number | null;
   readonly queueMs: number | null;
@@ -77,9 +77,7 @@ export interface RequestPage {
   readonly nextAfter: string | undefined;
 }
 
-/**
- * Largest number of rows of each kind that one filtered page reads. The matches among them are its page.
- */
+/** Largest number of rows of each kind that one filtered page reads. The page has the matches among these rows. */
 const MAX_FILTERED_ROWS = 5_000;
 /** The limit for a filter on recorded details, which may be long. */
 const MAX_DETAILED_ROWS = 2_000;

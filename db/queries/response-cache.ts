@@ -12,10 +12,10 @@ export interface AnswerKey {
 
 /** Facts about an answer besides its text. */
 export interface AnswerNote {
-  /** The model that served it. */
+  /** The model that served the answer. */
   readonly model: string;
   readonly provider: string;
-  /** Its original charge, in nano-USD. */
+  /** Original charge of the answer, in nano-USD. */
   readonly costNano: bigint;
   readonly usage: Readonly<Record<string, unknown>>;
   /** Headers that describe the original request. */
@@ -28,9 +28,7 @@ export interface SealedAnswer extends AnswerNote {
 
 /** Result of a look-up: the answer, or the state that is needed to store one. */
 export interface FoundAnswer {
-  /**
-   * Generation of the organization's cache: an answer that was requested in an earlier one is not stored.
-   */
+  /** Generation of the organization's cache: an answer that was requested in an earlier generation is not stored. */
   readonly generation: number;
   readonly answer: SealedAnswer | undefined;
 }
@@ -201,8 +199,8 @@ export interface PurgeSelection {
 }
 
 /**
- * Removes answers, and keeps the answers of running requests from being stored. Returns how many could have been found,
- * in one transaction with the event that reports it.
+ * Removes answers, and keeps the answers of running requests from being stored. Returns how many answers were still
+ * valid, in one transaction with the event that reports it.
  */
 export function purgeAnswers(
   sql: Database,

@@ -28,7 +28,7 @@ export interface ChainLink {
 export interface NewResponse {
   readonly id: string;
   readonly organizationId: string;
-  /** The response that it continues. */
+  /** The response that this response continues. */
   readonly previousId: string | null;
   readonly chainId: string;
 }
@@ -115,7 +115,7 @@ export function keepResponseEffect(response: StoredResponse): StatementEffect {
   };
 }
 
-/** Which responses are found: answered ones, or also those that run in the background. */
+/** Responses that a query finds: only answered responses, or also responses that run in the background. */
 export type Answered = "answered" | "any";
 
 /** Returns the condition on a row of `responses`. */
@@ -141,7 +141,7 @@ export async function findResponse(
 
 /**
  * Returns the sealed input and output of a response and of all before it, oldest first. If one of them was deleted,
- * they begin after it. They do not expire while a later one lives.
+ * they begin after it. They do not expire while a later response lives.
  */
 export async function readChain(
   sql: Database,
@@ -180,8 +180,8 @@ export interface ChainPiece {
 const ROWS_AT_ONCE = 4_096;
 
 /**
- * Returns sealed contents of one kind, or of several, of those responses that the organization may read. Responses
- * without a charge are left out, unless the kinds are those of running ones.
+ * Returns sealed contents of one kind, or of several, of the responses that the organization may read. Omits responses
+ * without a charge, unless all kinds are kinds of a running response.
  */
 export async function readContents(
   sql: Database,
@@ -214,8 +214,8 @@ export async function sizeOfResponses(
 }
 
 /**
- * Returns false if the organization has no such response, or if it still runs. Its contents are deleted with it; those
- * of a turn of a conversation stay, for the conversation only.
+ * Deletes a response and its contents. Returns false if the organization has no such response, or if it still runs. The
+ * contents of a turn of a conversation stay, for the conversation only.
  */
 export async function deleteResponse(
   sql: Database,
@@ -242,8 +242,8 @@ export async function deleteResponse(
 const REMOVAL_BATCH = 100;
 
 /**
- * Checks a bounded number of responses that are due, and removes them. A response that a later one of its chain still
- * needs is due again together with that one. Returns true if there may be more.
+ * Checks a bounded number of responses that are due, and removes them. A response that a later response of its chain
+ * still needs is due again together with the later response. Returns true if there may be more.
  */
 export async function removeOldResponses(sql: Database): Promise<boolean> {
   const [row] = await sql<{ looked: number }[]>`

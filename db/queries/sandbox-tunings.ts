@@ -50,7 +50,8 @@ export async function findSandboxFile(sql: Database, name: string): Promise<stri
 }
 
 /**
- * Deletes a file. What a job has learned from it stays with the job's model, except for those of `modelless`.
+ * Deletes a file. The lessons that a job has learned from it stay with the job's model, unless that model is
+ * `modelless`.
  */
 export async function deleteSandboxFile(
   sql: Database,
@@ -98,7 +99,7 @@ export async function findSandboxTuning(
   return { id: row.id, tokens: Number(row.tokens), job };
 }
 
-/** Cancels a job that started after `startedAfterMs`. An older one has ended. */
+/** Cancels a job that started after `startedAfterMs`. An older job has ended. */
 export async function cancelSandboxJob(
   sql: Database,
   id: string,

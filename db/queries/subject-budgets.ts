@@ -125,7 +125,10 @@ export class TooManySubjectBudgetsError extends Error {}
 
 export const MAX_SUBJECT_BUDGETS = 100_000;
 
-/** Inserts a budget. Fails with 23505 if the subject has one. Throws TooManySubjectBudgetsError. */
+/**
+ * Inserts a budget. Fails with 23505 if the subject has one. Throws TooManySubjectBudgetsError if the organization has
+ * the maximum number of budgets.
+ */
 export function insertSubjectBudget(
   sql: Database,
   organizationId: string,

@@ -10,7 +10,7 @@ export interface CopiedTable {
   readonly columns: readonly string[];
 }
 
-/** Returns those of the tables that exist, each after those that its foreign keys refer to. */
+/** Returns the named tables that exist, each after the tables that its foreign keys refer to. */
 export async function readTables(sql: Session, names: readonly string[]): Promise<CopiedTable[]> {
   const tables = await sql<{ name: string; columns: string[]; refers_to: string[] }[]>`
     SELECT c.relname::text AS name,

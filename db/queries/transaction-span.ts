@@ -14,8 +14,8 @@ interface SequenceSpan {
 
 /**
  * Returns the numbers between which an organization's transactions of a time span lie. Transactions are numbered in the
- * order of their commits, and their times are those of the database's clock, which may have been set back. So the span
- * is wider by CLOCK_SLACK at both ends, and the caller still compares times.
+ * order of their commits, and their times come from the database's clock, which may have been set back. So the span is
+ * wider by CLOCK_SLACK at both ends, and the caller still compares times.
  */
 export async function sequenceSpan(
   snapshot: DatabaseTransaction,

@@ -105,11 +105,11 @@ interface Lines {
   readonly rows: SqlFragment;
   /** Interval of each row. */
   readonly interval: UsageInterval;
-  /** True if names occur once in it. */
+  /** True if each name occurs once in an interval. */
   readonly areTotals: boolean;
 }
 
-/** Returns undefined if `usage_totals` cannot answer it, or is incomplete. */
+/** Returns rows of `usage_totals`. Returns undefined if these cannot answer the query, or are incomplete. */
 async function findTotals(sql: Database, listing: UsageListing): Promise<Lines | undefined> {
   const { groups, keyId, model } = listing;
   const [group, ...further] = groups;
@@ -173,9 +173,9 @@ function months(
 }
 
 /**
- * Returns the totals of users or tags by day. The largest of each day are looked up by their cost, and the others are
- * the remainder of the whole, including one that is named like them. Each request has one user, so the whole of users
- * is that of the day.
+ * Returns the totals of users or tags by day. The subjects with the largest cost of each day are looked up, and
+ * `others` is the remainder of the total, including a subject that has this name. Each request has one user, so the
+ * total of all users is the total of the day.
  */
 function subjectTotals(
   sql: Database,

@@ -87,7 +87,7 @@ export class AdditionRejectedError extends Error {
 /**
  * Adds files to a store, to be indexed by their owners. For an existing file with the same chunking, embedded if
  * requested, it only sets the attributes. A file with another chunking or model, or one that failed, is replaced.
- * Throws AdditionRejectedError.
+ * Throws AdditionRejectedError if the store or a file cannot be used, or if the store is full.
  */
 export async function addStoreFiles(sql: DatabaseTransaction, addition: Addition): Promise<void> {
   const { vectorStoreId, files, maxFiles } = addition;
@@ -226,7 +226,7 @@ export interface StoreFileListing {
   /** Undefined: any batch, and none. */
   readonly batchId: string | undefined;
   readonly status: StoreFileStatus | undefined;
-  /** Its cursors are ids of files, not of files in stores. */
+  /** The page to list. Its cursors are ids of files, not of files in stores. */
   readonly page: ListPage;
 }
 

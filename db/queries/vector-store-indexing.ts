@@ -58,7 +58,7 @@ export async function readIndexedFile(sql: Database, id: string): Promise<Indexe
 
 export interface NewChunk {
   readonly text: string;
-  /** In the form of `searchWords`. */
+  /** Words of the text, as `searchWords` returns them. */
   readonly words: string;
 }
 
@@ -155,9 +155,7 @@ export async function deleteChunks(sql: DatabaseTransaction, file: bigint): Prom
   return deleted.count === CHUNKS_AT_A_TIME;
 }
 
-/**
- * Called after its chunks are deleted: deletes the row of a removed file, and ends the work on another one.
- */
+/** Deletes the row of a removed file, or ends the work on any other file. Call it after the chunks are deleted. */
 export async function endRemoval(sql: DatabaseTransaction, id: string): Promise<void> {
   await sql`DELETE FROM vector_store_files WHERE id = ${id} AND status = 'removed'`;
   await sql`UPDATE vector_store_files SET due_at = NULL

@@ -74,10 +74,10 @@ const LENGTH_WEIGHT = 0.75;
 const SATURATION = 1.2;
 
 /**
- * Returns chunks with words of the question, those with the rarest words first: BM25, with each word counted once in a
- * chunk.
+ * Returns chunks with words of the question, the chunks with the rarest words first: BM25, with each word counted once
+ * in a chunk.
  *
- * @param words in the form of `searchWords`
+ * @param words words of the question, as `searchWords` returns them
  */
 export async function findByWords(
   sql: Database,

@@ -3,10 +3,10 @@ import { type ChunkPosition, type SearchScope, searchedFiles } from "./vector-st
 
 /** An embedding in its stored form. */
 export interface QuantisedVector {
-  /** One digit for each number: 1 if it is above 0. */
+  /** Signs of the embedding, one digit for each number: 1 if it is above 0. */
   readonly signs: string;
   readonly bytes: Uint8Array;
-  /** The bytes multiplied by it are the embedding, at length 1. */
+  /** Factor that turns the bytes into the embedding, at length 1. */
   readonly scale: number;
 }
 
@@ -76,8 +76,8 @@ export async function hasVectors(
 export interface NearChunk extends ChunkPosition, Pick<QuantisedVector, "bytes" | "scale"> {}
 
 /**
- * Returns the chunks whose embeddings have the most signs in common with that of the question, in no order. It compares
- * every embedding that the search can find.
+ * Returns the chunks whose embeddings have the most signs in common with the embedding of the question, in no order. It
+ * compares every embedding that the search can find.
  */
 export async function findBySigns(
   sql: Database,

@@ -89,9 +89,7 @@ export async function findVectorStores(
   return rows.map(storeRecord);
 }
 
-/**
- * Lists a page of an organization's stores in the order of their creation, which is that of their ids.
- */
+/** Lists a page of an organization's stores in the order of their creation, which is also the order of their ids. */
 export async function listVectorStores(
   sql: Database,
   organizationId: string,

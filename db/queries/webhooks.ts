@@ -185,7 +185,7 @@ interface DueLook {
 }
 
 /**
- * Finds webhooks whose first delivery is due and that have no live owner; for each organization those due longest.
+ * Finds webhooks whose first delivery is due and that have no live owner; for each organization, the longest due first.
  */
 export async function findDueWebhooks(sql: Database, look: DueLook): Promise<DueWebhooks> {
   const rows = await sql<{ organization_id: string; webhook_id: string | null }[]>`
@@ -214,9 +214,7 @@ export async function findDueWebhooks(sql: Database, look: DueLook): Promise<Due
   };
 }
 
-/**
- * Returns those of these webhooks whose first delivery is due, and the live instance that owns each.
- */
+/** Returns the webhooks whose first delivery is due, and the live instance that owns each. */
 export async function findDueAmong(
   sql: Database,
   ids: readonly string[],

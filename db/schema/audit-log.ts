@@ -19,7 +19,7 @@ export const auditLog = pgTable(
     /** An `Author` of src/lib/author.ts. */
     actor: jsonb("actor").notNull(),
     actorId: text("actor_id").generatedAlwaysAs(sql`actor->>'id'`),
-    /** Changed fields before the act. `after` has those after it. */
+    /** Changed fields before the act. `after` has the same fields after the act. */
     before: jsonb("before"),
     after: jsonb("after"),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),

@@ -89,7 +89,7 @@ export const batchContents = pgTable(
 export const providerBatches = pgTable(
   "provider_batches",
   {
-    /** The mark that identifies it at the provider. */
+    /** The mark that identifies the batch at the provider. */
     id: text("id").primaryKey(),
     batchId: text("batch_id").notNull(),
     providerId: text("provider_id").notNull(),
@@ -103,9 +103,9 @@ export const providerBatches = pgTable(
     terms: text("terms").notNull(),
     state: text("state").notNull(),
     requests: integer("requests").notNull(),
-    /** Its id at the provider. */
+    /** Id of the batch at the provider. */
     providerBatch: text("provider_batch"),
-    /** Time of its creation at the provider, or of the attempt. */
+    /** Time at which the batch was created at the provider, or of the attempt. */
     orderedAt: time("ordered_at"),
     isCancelled: boolean("is_cancelled").notNull().default(false),
   },

@@ -20,11 +20,11 @@ export const instances = pgTable("instances", {
   id: text("id").primaryKey(),
   epoch: bigint("epoch", { mode: "bigint" }).notNull(),
   alive: boolean("alive").notNull().default(true),
-  /** True if it is the only instance and holds money in memory. */
+  /** True if the instance is the only one and holds money in memory. */
   isSingleNode: boolean("is_alone").notNull().default(false),
   /** Ids of the master keys with which it can open values. Null: it has not reported them. */
   masterKeyIds: text("master_key_ids").array(),
-  /** True after its death, when none of its work is left to settle. */
+  /** True if the instance is dead and none of its work is left to settle. */
   isSettled: boolean("is_settled").notNull().default(false),
   startedAt: timestamp("started_at", { withTimezone: true })
     .notNull()
@@ -43,7 +43,7 @@ export const actorLeases = pgTable(
   {
     kind: text("kind").notNull(),
     id: text("id").notNull(),
-    /** Null while it has no owner. */
+    /** Instance that owns the actor. Null while it has no owner. */
     instanceId: text("instance_id"),
     instanceEpoch: bigint("instance_epoch", { mode: "bigint" }),
     /** Grows by one with each new owner. */

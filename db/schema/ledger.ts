@@ -20,9 +20,9 @@ import {
  * (`month`), and the day and month of the budget of an end user or tag (`subject_day`, `subject_month`). Writers lock
  * the rows they need in the order of their ids.
  *
- * An organization's balance is credit_nano − posted_nano, and may go down to −credit_limit_nano. A key's period counts
- * posted_nano against the budget of the key, that of a subject against its budget. An amount that is held in an account
- * is not available to other holds.
+ * An organization's balance is credit_nano − posted_nano, and may go down to −credit_limit_nano. The posted_nano of a
+ * key's period counts against the budget of the key, and the posted_nano of a subject's period against the budget of
+ * the subject. An amount that is held in an account is not available to other holds.
  */
 export const accounts = pgTable(
   "accounts",
@@ -131,7 +131,7 @@ export const transactions = pgTable(
     uniqueIndex("transactions_refunded")
       .on(table.refundedRequestId)
       .where(sql`refunded_request_id IS NOT NULL`),
-    /** Transactions of other types are rare among those of usage. */
+    /** Index of the rare transactions that are not usage. */
     index("transactions_entries")
       .on(table.organizationId, table.type, table.sequence)
       .where(sql`type <> 'usage'`),
@@ -167,9 +167,7 @@ export const holds = pgTable("holds", {
    * Amount held for the budgets of the key, in the accounts of its day and month. Null: the same as hold_nano.
    */
   budgetNano: bigint("budget_nano", { mode: "bigint" }),
-  /**
-   * Ids of the accounts of subjects, which hold the same amount as those of the key. Null: none.
-   */
+  /** Ids of the subjects' accounts. They hold the same amount as the key's accounts. Null: none. */
   subjectAccounts: jsonb("subject_accounts"),
   createdAt: timestamp("created_at", { withTimezone: true })
     .notNull()
@@ -202,7 +200,7 @@ export const attempts = pgTable("attempts", {
    */
   budgetHoldNano: bigint("budget_hold_nano", { mode: "bigint" }),
   budgetChargeNano: bigint("budget_charge_nano", { mode: "bigint" }),
-  /** See `holds`. */
+  /** Ids of the subjects' accounts, as in `holds`. */
   subjectAccounts: jsonb("subject_accounts"),
   cachedPromptTokens: bigint("cached_prompt_tokens", { mode: "number" }),
   reasoningTokens: bigint("reasoning_tokens", { mode: "number" }),

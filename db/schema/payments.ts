@@ -170,8 +170,8 @@ export const paymentRefunds = pgTable(
 );
 
 /**
- * Money that the processor took back by itself: a dispute, or a refund that was made at the processor. The adjustments
- * of the credit commands whose ids begin with its own id take it from the balance.
+ * Money that the processor took back by itself: a dispute, or a refund that was made at the processor. Credit commands
+ * whose ids begin with the id of the reversal deduct it from the balance.
  */
 export const paymentReversals = pgTable(
   "payment_reversals",

@@ -77,9 +77,8 @@ export const backgroundResponses = pgTable(
 );
 
 /**
- * Conversations. The transactions of their charges append turns to them: a chain of responses, the first of which
- * follows none, and of rows with input only, which callers have added. They are stored until the conversation is
- * deleted.
+ * Conversations. A conversation is a chain of responses, and of rows with input only, which callers have added. The
+ * transaction of a charge appends each turn. They are stored until the conversation is deleted.
  */
 export const conversations = pgTable(
   "conversations",

@@ -108,7 +108,7 @@ export const vectorStoreBatches = pgTable("vector_store_batches", {
   cancelledAt: time("cancelled_at"),
 });
 
-/** Passages of files. A search finds only those of completed files. */
+/** Passages of files. A search finds only passages of completed files. */
 export const vectorStoreChunks = pgTable(
   "vector_store_chunks",
   {
@@ -134,7 +134,7 @@ export const vectorStoreVectors = pgTable(
   {
     file: bigint("file", { mode: "bigint" }).notNull(),
     position: integer("position").notNull(),
-    /** For each number of the embedding, whether it is above 0. */
+    /** Signs of the embedding, one bit for each number: 1 if it is above 0. */
     signs: varbit("signs").notNull(),
     /** Signed bytes. Multiplied by `scale` they are the embedding, at length 1. */
     bytes: bytea("bytes").notNull(),

@@ -71,7 +71,10 @@ export class DashboardSessions implements Sessions {
     this.#dependencies = dependencies;
   }
 
-  /** Starts a session and returns its token. Throws 401 or 403 for keys that cannot sign in, and 429. */
+  /**
+   * Starts a session and returns its token. Throws 401 if the key is invalid, 403 if it is a secret key, 402 or 403
+   * if the organization is suspended, and 429 if the sender has made too many attempts.
+   */
   async begin(
     secret: string,
     sender: string,
@@ -82,7 +85,10 @@ export class DashboardSessions implements Sessions {
     return { token: await this.#insert(caller, origin, null), caller };
   }
 
-  /** Starts a session for a user of the identity provider. Throws SignInRejected. */
+  /**
+   * Starts a session for a user of the identity provider. Throws SignInRejected if the organization does not exist
+   * or is suspended.
+   */
   async beginFor(subject: Subject, origin: Origin): Promise<string> {
     const { singleSignOn, read } = this.#dependencies;
     const { rule, name } = subject;

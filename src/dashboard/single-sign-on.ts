@@ -70,7 +70,7 @@ const FIRST_FAULT_STATUS = 500;
 /**
  * Sign-in by OpenID Connect: the authorization code flow with PKCE. One secret in a cookie binds the answer
  * to the browser that started. State, nonce and code verifier are derived from that secret, so any instance
- * can finish a sign-in that another one started.
+ * can finish a sign-in that another instance started.
  */
 export class SingleSignOn {
   readonly #dependencies: SingleSignOnDependencies;

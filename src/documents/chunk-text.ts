@@ -2,7 +2,7 @@ import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
 
 export interface ChunkSize {
   readonly maxTokens: number;
-  /** At most half of `maxTokens`. */
+  /** Tokens that a chunk shares with the previous chunk. At most half of `maxTokens`. */
   readonly overlapTokens: number;
 }
 

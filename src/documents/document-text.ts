@@ -10,10 +10,11 @@ const PDF_HEAD_BYTES = 1_024;
 
 /**
  * Returns the text of a file: PDF, docx, pptx, xlsx, HTML, or plain text (txt, Markdown, CSV, JSON, source code).
- * The first bytes decide the format. Rejects with DocumentFault. A hostile file can take any time and memory.
+ * The first bytes decide the format. Rejects with DocumentFault if the format is not supported, or if the file is
+ * damaged, too large or without text. A hostile file can take any time and memory.
  *
- * @param isHtml true if the file's name and type are those of HTML @param isPage for HTML: return only the main
- * content of the page
+ * @param isHtml true if the file's name and type are HTML @param isPage for HTML: return only the main content of
+ * the page
  */
 export async function documentText(
   bytes: Uint8Array,

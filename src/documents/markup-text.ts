@@ -88,7 +88,7 @@ export function writeHtmlText(
 class Depth {
   #elements = 0;
 
-  /** Counts an opened element. Throws DocumentFault if there are too many. */
+  /** Counts an opened element. Throws DocumentFault if too many elements are open. */
   enter(): void {
     if (++this.#elements <= MAX_DEPTH) return;
     throw new DocumentFault(
@@ -111,7 +111,10 @@ export interface XmlHandler {
 
 const XML: ParserOptions = { xmlMode: true };
 
-/** Parses XML as far as it is well-formed. Entities of a document type are not expanded. Throws DocumentFault. */
+/**
+ * Parses XML as far as it is well-formed. Entities of a document type are not expanded. Throws DocumentFault if
+ * elements are nested too deeply.
+ */
 export function readXml(xml: string, handler: XmlHandler): void {
   const depth = new Depth();
   const parser = new Parser(

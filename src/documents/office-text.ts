@@ -11,7 +11,10 @@ const WANTED =
 
 type Parts = Readonly<Record<string, Uint8Array>>;
 
-/** Writes the text of a docx, pptx or xlsx file (ECMA-376). Throws DocumentFault. */
+/**
+ * Writes the text of a docx, pptx or xlsx file (ECMA-376). Throws DocumentFault for any other ZIP archive, and for
+ * a damaged or too large file.
+ */
 export function writeOfficeText(bytes: Uint8Array, sink: TextSink): void {
   const parts = partsOf(bytes);
   if ("word/document.xml" in parts) writeWord(parts, sink);

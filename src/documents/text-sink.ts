@@ -1,4 +1,4 @@
-/** The reason that a document has no text to index. The codes are those of a vector store file's `last_error`. */
+/** The reason that a document has no text to index. The codes are values of a vector store file's `last_error`. */
 export class DocumentFault extends Error {
   readonly code: "unsupported_file" | "invalid_file";
 

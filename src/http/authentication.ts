@@ -179,8 +179,8 @@ interface AuthenticationDependencies {
 }
 
 /**
- * Finds the key of an Authorization header (spec 5). Throws 401, and 402 or 403 if the organization
- * is suspended.
+ * Finds the key of an Authorization header (spec 5). Throws 401 if the key is missing or invalid,
+ * 402 or 403 if the organization is suspended, and 403 if the key is of the wrong kind.
  */
 export class Authentication {
   readonly #dependencies: AuthenticationDependencies;
@@ -212,7 +212,10 @@ export class Authentication {
       : this.#load(secret, hash, keyId, allowsDispute);
   }
 
-  /** Returns the operator key of the header. Throws 403 for a valid key of an organization. */
+  /**
+   * Returns the operator key of the header. Throws 401 if the key is missing or invalid, and 403 if
+   * it belongs to an organization.
+   */
   async authenticateOperator(authorization: string | null): Promise<OperatorKey> {
     const secret = bearerOf(authorization);
     if (parseApiKey(secret)?.kind === "operator") return this.#findOperator(hashApiKey(secret));
@@ -268,7 +271,8 @@ export async function usableKey(
 }
 
 /**
- * Returns the key if it can be used. Throws 401, and 402 or 403 if the organization is suspended.
+ * Returns the key if it can be used. Throws 401 if the key was deleted, is inactive or has expired,
+ * 402 if a dispute suspends the organization, and 403 if it is suspended for another reason.
  * `suspensions` must be current.
  */
 export function usable(
@@ -314,7 +318,8 @@ export function readsAccounts({
 }
 
 /**
- * Returns the bearer token of an Authorization header, which is not necessarily a key. Throws 401.
+ * Returns the bearer token of an Authorization header, which is not necessarily a key. Throws 401
+ * if the header is missing or malformed.
  */
 function bearerOf(authorization: string | null): string {
   if (authorization === null || authorization.trim() === "") {

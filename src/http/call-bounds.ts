@@ -27,7 +27,7 @@ export class LoadGate {
     this.#dependencies = dependencies;
   }
 
-  /** Admits a call, which must be ended with `end`. Throws 503. */
+  /** Admits a call, which must be ended with `end`. Throws 503 if the gateway is overloaded. */
   begin(organizationId: string): void {
     const isLate = this.#dependencies.lagMs() >= MAX_LAG_MS;
     const isAdmitted =

@@ -25,7 +25,10 @@ export class FormFields {
     this.#schema = schema;
   }
 
-  /** Adds a field. Throws 400 if its name is malformed or the member already has a value. */
+  /**
+   * Adds a field. Throws 400 if its name is malformed, its text is invalid, or another field already
+   * has a value for the member.
+   */
   add(name: string, text: string): void {
     if (text.includes("\0") || text.includes("\ufffd")) throw invalid(name, "is not valid text");
     const [, first = "", rest = ""] = NAME.exec(name) ?? [];

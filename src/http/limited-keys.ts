@@ -70,7 +70,7 @@ const OPEN_TO_LIMITED_KEYS: ReadonlySet<string> = new Set([
   "GET /v1/models/search",
   "GET /v1/models/compare",
   "GET /v1/models/*",
-  // Figures of the key itself. The handlers leave out those of other keys (`shownKeyId`).
+  // Figures of the key itself. The handlers leave out the figures of other keys (`shownKeyId`).
   "GET /v1/key",
   "GET /v1/keys/:id",
   "GET /v1/usage",
@@ -85,8 +85,8 @@ export function isOpenToLimitedKeys({ method, path }: Pick<RouteDefinition, "met
 }
 
 /**
- * Returns the only key whose figures a caller may see, or undefined if it may see those of the
- * whole organization.
+ * Returns the only key whose figures a caller may see, or undefined if the caller may see the
+ * figures of the whole organization.
  */
 export function shownKeyId(key: ApiKeyRecord): string | undefined {
   return isLimited(key) ? key.id : undefined;

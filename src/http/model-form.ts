@@ -27,7 +27,7 @@ export interface ModelForm {
   readonly files: Readonly<Record<string, FileRule>>;
   /**
    * Validates the form further. If it resolves with a value, the value replaces the form as the
-   * body. Throws 400.
+   * body. Throws 400 if the form is invalid.
    */
   readonly examine?: (form: ReceivedForm, owner: string, signal: AbortSignal) => Promise<unknown>;
 }

@@ -88,8 +88,8 @@ export function leastFileBytes(request: Request, limits: FormLimits): number {
 
 /**
  * Reads a form (RFC 7578) as it arrives, without storing it: a slow receiver slows down the client.
- * Throws the receiver's errors, 400, the error of `tooLarge`, and 499 if the client disconnects,
- * stops sending or is too slow.
+ * Throws the receiver's errors, 400 if the form is malformed, the error of `tooLarge` if it is too
+ * large, and 499 if the client disconnects, stops sending or is too slow.
  */
 export async function readForm(
   request: Request,

@@ -247,8 +247,8 @@ function exampleOf(examples: unknown): { readonly example?: unknown } {
 }
 
 /**
- * Returns the error statuses that can occur before a handler runs, and those of every model call
- * (contract: order of checks).
+ * Returns the error statuses that can occur before a handler runs, and for a model call also the
+ * statuses that every model call can have (contract: order of checks).
  */
 function errorStatuses(route: RouteDefinition, path: string, isCall: boolean): number[] {
   // Every route rejects unknown query parameters.

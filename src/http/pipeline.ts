@@ -67,8 +67,8 @@ export function identityOf(
 /** Sessions of the dashboard. */
 export interface Sessions {
   /**
-   * Returns the caller of a session. Rejects with 401 if the request has no session, with 403 if
-   * another site sent it.
+   * Returns the caller of a session. Rejects with 401 if the request has no session, and with 403 if
+   * another site sent it or its CSRF token is wrong.
    */
   callerOf(request: Request, access: SessionAccess): Promise<SessionCaller>;
 }
@@ -79,7 +79,7 @@ export interface PipelineDependencies {
   readonly sessions: Sessions;
   /**
    * Returns undefined if requests can be admitted, or else a promise that resolves when they can.
-   * The promise rejects with 503.
+   * The promise rejects with 503 if that takes too long or too many requests wait.
    */
   whenAdmitting(): Promise<void> | undefined;
   /** Records the use of a key by a request without a charge. */
@@ -100,7 +100,8 @@ export interface PipelineDependencies {
   readonly administrativeRate: { count(organizationId: string): void | Promise<void> };
   /**
    * Decides from the head of a request if its long body is read: counts the request in the rate window and
-   * checks that the key has money left. Returns the headers of the rate window. Rejects with 429, 402 or 503.
+   * checks that the key has money left. Returns the headers of the rate window. Rejects with 429 if a rate limit is
+   * reached, 402 if no money is left, and 503 if the gateway cannot decide now.
    */
   admitLongBody(
     caller: Caller,
@@ -489,8 +490,8 @@ export class RequestRun implements RequestContext, BodyConnection {
 }
 
 /**
- * Returns the credentials of a request in the form of an Authorization header. Anthropic's clients
- * send the bare key in a header of its own.
+ * Returns the credentials of a request as an Authorization header. Anthropic's clients send the bare
+ * key in the header x-api-key.
  */
 function credentialsOf(headers: Headers): string | null {
   const authorization = headers.get("authorization");

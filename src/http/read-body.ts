@@ -27,7 +27,8 @@ const LONE_SURROGATE = /[\ud800-\udfff]/;
 
 /**
  * Parses a JSON text. Rejects what later consumers cannot store: nesting beyond 64 levels, and NUL
- * or lone surrogates in strings. Throws 400 invalid_json or invalid_body.
+ * or lone surrogates in strings. Throws 400 invalid_json if the text is not JSON, and 400
+ * invalid_body if the value is rejected.
  */
 export function parseJson(text: string): unknown {
   let value: unknown;
@@ -159,7 +160,10 @@ export interface BodyConnection {
   readonly owner: string;
   /** Turns off the idle timeout for a long body, which can arrive with pauses. */
   keepOpenForBody(): void;
-  /** Resolves if the caller may send a long body. Rejects with 429, 402, 503. */
+  /**
+   * Resolves if the caller may send a long body. Rejects with 429 if a rate limit is reached, 402 if
+   * no money is left, and 503 if the gateway cannot decide now.
+   */
   admitLongBody(): Promise<void>;
 }
 

@@ -4,8 +4,9 @@ import { siteOf } from "../lib/public-address.ts";
 const MAX_RANGES = 32;
 
 /**
- * Returns the content type that an Accept header asks for, of those offered, the default first (RFC
- * 9110, section 12.5.1). Ignores a header that names none of them, as the standard allows.
+ * Returns the offered content type that an Accept header prefers (RFC 9110, section 12.5.1). The
+ * first offered type is the default. Ignores a header that names no offered type, as the standard
+ * allows.
  */
 export function acceptedType(header: string | null, offered: readonly string[]): string {
   const usual = offered[0]!;
@@ -41,8 +42,9 @@ function covers(range: string, type: string): boolean {
 }
 
 /**
- * Returns the content coding that an Accept-Encoding header asks for (RFC 9110, section 12.5.3), of
- * those offered, preferred first. Returns undefined if the header accepts none of them.
+ * Returns the offered content coding that an Accept-Encoding header prefers (RFC 9110, section
+ * 12.5.3). `offered` is in order of preference. Returns undefined if the header accepts no offered
+ * coding.
  */
 export function acceptedCoding<Coding extends string>(
   header: string | null,

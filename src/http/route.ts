@@ -23,7 +23,7 @@ export type KeyAccess =
   | { readonly kind: "operator" }
   /** Model endpoints: a secret key that holds the scope. A management key is rejected. */
   | { readonly kind: "model"; readonly scope: Scope }
-  /** Endpoints for secret keys that charge nothing, such as those of files. */
+  /** Endpoints for secret keys that charge nothing, such as the endpoints of files. */
   | { readonly kind: "storage"; readonly scope: Scope };
 
 /**

@@ -90,7 +90,7 @@ export interface SpooledMedia extends MediaFile {
 
 interface OpenedFile {
   readonly descriptor: number;
-  /** Undefined after the file was unlinked. */
+  /** The path of the file. Undefined after the file was unlinked. */
   readonly path: string | undefined;
 }
 
@@ -170,7 +170,8 @@ export class SpooledFile {
 
   /**
    * Appends a piece. Resolves when the piece is on disk; the caller can then reuse its memory.
-   * Throws 503.
+   * Throws 503 if the spooled files of the organization or of all requests are too large, or the disk
+   * fails.
    */
   async write(piece: Uint8Array): Promise<void> {
     const { owner, bytes } = this.#room;

@@ -27,7 +27,7 @@ interface TimeSpan {
   readonly beforeMs: number | undefined;
 }
 
-/** Returns the time span of a query. Throws 400. */
+/** Returns the time span of a query. Throws 400 if a date is invalid or the start is after the end. */
 export function timeSpan(query: TimeSpanQuery): TimeSpan {
   const start = query.start_date === undefined ? undefined : timeOf(query.start_date, "start_date");
   const end = query.end_date === undefined ? undefined : timeOf(query.end_date, "end_date");

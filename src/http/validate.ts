@@ -135,7 +135,7 @@ function kindFault(
 interface Inner {
   readonly schema: TSchema;
   readonly value: unknown;
-  /** Undefined if the value is the same and only the schema is narrower. */
+  /** The name of the part. Undefined if the value is the same and only the schema is narrower. */
   readonly name: string | undefined;
 }
 

@@ -1,7 +1,7 @@
 /** The largest rate limit of a key, in requests or tokens per minute: the largest value of its columns. */
 export const MAX_RATE_LIMIT = 2_147_483_647;
 
-/** Every permission that a key can hold, including those of endpoints that do not exist yet. */
+/** Every permission that a key can hold, including the permissions of endpoints that do not exist yet. */
 export const SCOPES = [
   "chat:completions",
   "responses",

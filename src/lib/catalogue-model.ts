@@ -96,7 +96,10 @@ export interface ModelEndpoint extends ModelTerms {
   readonly provider: string;
   /** The provider's name of the model. */
   readonly model: string;
-  /** Weight of the endpoint among those of its model, from 0 to 1,000,000, if the configuration states one. */
+  /**
+   * Weight of the endpoint among the endpoints of its model, from 0 to 1,000,000, if the configuration states a
+   * weight.
+   */
   readonly weight?: number;
   /** Most concurrent calls over all instances, if the configuration states it. */
   readonly maxParallelRequests?: number;
@@ -121,9 +124,9 @@ export const MODEL_CATEGORIES = [
 
 export type ModelCategory = (typeof MODEL_CATEGORIES)[number];
 
-/** An entry of the catalogue (spec 2.3). Its prices and limits are those of its first endpoint. */
+/** An entry of the catalogue (spec 2.3). It has the prices and limits of its first endpoint. */
 export interface CatalogueModel extends ModelTerms {
-  /** In the form `author/slug`. */
+  /** Id of the model: `author/slug`. */
   readonly id: string;
   readonly name: string;
   readonly description: string;
@@ -134,7 +137,7 @@ export interface CatalogueModel extends ModelTerms {
   readonly isActive: boolean;
   /** Time of creation, in Unix seconds. */
   readonly created: number;
-  /** Absent if the model cannot be fine-tuned, or if the price of that is not configured. */
+  /** Absent if the model cannot be fine-tuned, or if no price for fine-tuning is configured. */
   readonly fineTuning?: FineTuningTerms;
   /** The endpoints, in the order in which they are tried. */
   readonly endpoints: readonly ModelEndpoint[];

@@ -5,7 +5,7 @@ const HEAD = /^data:([\w.+-]+\/[\w.+-]+)?((?:;[\w=.+-]+)*?)(;base64)?,/i;
 const MAX_HEAD_CHARACTERS = 1_024;
 
 export interface DataOfUrl {
-  /** In lower case. */
+  /** Media type, in lower case. */
   readonly mediaType: string;
   readonly base64: string;
 }

@@ -17,7 +17,7 @@ export interface Hyperparameters {
   readonly learning_rate_multiplier: number | "auto";
 }
 
-/** The error of a failed job, in the form of the API. */
+/** The error of a failed job, as the API returns it. */
 export interface JobError {
   readonly code: string;
   readonly message: string;

@@ -69,7 +69,7 @@ export class JsonScan {
   #isEscaped = false;
   /** True after the start of an array, until its first element or its end. */
   #isArrayFresh = false;
-  /** For each depth, 1 if that level is an array. */
+  /** Kind of each open level, by depth: 1 if it is an array. */
   readonly #isArray = new Uint8Array(MAX_JSON_DEPTH + 1);
 
   constructor(limits = JSON_LIMITS) {

@@ -56,7 +56,7 @@ export function planOf(name: string): Plan {
   throw new Error(`unknown plan ${name}`);
 }
 
-/** The fee of an organization: a custom fee, or that of its plan. */
+/** The fee of an organization: a custom fee, or the fee of its plan. */
 export interface FeeTerms {
   readonly plan: string;
   readonly feeBasisPoints?: bigint | undefined;
@@ -77,7 +77,7 @@ export function feePercentOf(terms: {
   return Number(basisPoints) / BASIS_POINTS_PER_PERCENT;
 }
 
-/** Returns the storage quota of an organization: a custom quota, or that of its plan. */
+/** Returns the storage quota of an organization: a custom quota, or the quota of its plan. */
 export function fileQuotaOf(terms: {
   readonly plan: string;
   readonly fileQuotaBytes: number | null;

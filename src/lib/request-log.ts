@@ -19,12 +19,12 @@ export interface LoggedFields {
   readonly models?: unknown;
   readonly user?: unknown;
   readonly session_id?: unknown;
-  /** Used only for traces, as are `messages` and `input`. */
+  /** Metadata of the trace. Only traces use it, `messages` and `input`. */
   readonly trace?: unknown;
   readonly messages?: unknown;
   readonly input?: unknown;
   readonly metadata?: unknown;
-  /** If it is an object, the request is logged verbosely. */
+  /** Debug options. If this is an object, the request is logged verbosely. */
   readonly debug?: unknown;
 }
 

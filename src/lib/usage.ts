@@ -176,7 +176,7 @@ export function quantitiesOf(usage: Usage): Quantities | null {
 
 const MS_PER_SECOND = 1_000;
 
-/** Returns the quantities in the form of the API: members such as `images`, and audio in seconds. */
+/** Returns the quantities as the API shows them: members such as `images`, and audio in seconds. */
 export function shownQuantities(quantities: Quantities | null): Record<string, number> {
   if (quantities?.duration_ms === undefined) return quantities ?? {};
   const { duration_ms: durationMs, speakers_ms: speakersMs, ...others } = quantities;

@@ -23,7 +23,7 @@ export type Attributes = Readonly<Record<string, string | number | boolean>>;
 
 export interface ChunkingStrategy {
   readonly maxTokens: number;
-  /** At most half of `maxTokens`. */
+  /** Tokens that a chunk shares with the previous chunk. At most half of `maxTokens`. */
   readonly overlapTokens: number;
 }
 

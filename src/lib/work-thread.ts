@@ -32,8 +32,8 @@ export class FairWorkThread {
   }
 
   /**
-   * Runs a call in the thread. Rejects with 503 if too many calls wait or the thread is lost, and like
-   * `WorkThread.call`.
+   * Runs a call in the thread. Rejects with 503 if too many calls wait or the thread is lost, and with the
+   * GatewayError that the thread throws.
    */
   async call<Result>(
     owner: string,

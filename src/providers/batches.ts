@@ -89,7 +89,7 @@ export interface NewBatch {
   readonly kind: string;
   /** The model of all requests, by the provider's name for it. */
   readonly model: string;
-  /** Read once. An id has 1 to 16 of the characters of `mark` and is unique in the batch. */
+  /** The requests, which are read once. An id has 1 to 16 of the characters of `mark` and is unique in the batch. */
   readonly requests: AsyncIterable<{ readonly id: string; readonly body: string | Uint8Array }>;
 }
 

@@ -59,7 +59,7 @@ export interface TrainingRequest {
   readonly model: string;
   readonly trainingFileId: string;
   readonly validationFileId: string | undefined;
-  /** Sent to the provider with the job, so that the job can be found again. */
+  /** Mark that the provider stores with the job, so that the gateway can find the job again. */
   readonly tag: string;
   readonly suffix: string | undefined;
   readonly seed: number;
@@ -76,7 +76,7 @@ export interface ProviderJob {
   readonly id: string;
   /** `waiting` is every state before training, and every unknown state. */
   readonly status: "waiting" | "running" | "succeeded" | "failed" | "cancelled";
-  /** Only set if the status is `succeeded`. */
+  /** The provider's name of the tuned model. Only set if the status is `succeeded`. */
   readonly tunedModel: string | undefined;
   /** Tokens that the provider bills, over all epochs. Undefined if the provider does not report them. */
   readonly trainedTokens: number | undefined;

@@ -15,7 +15,7 @@ export interface RequestedImages {
 
 /** The fields of an image request that a model does not support. `model` stands for a task that it does not support. */
 export interface UnsupportedImageFields {
-  /** The field because of which the model cannot serve the request. */
+  /** The field that prevents the model from serving the request. */
   readonly barrier: string | undefined;
   /** Fields to leave out of the ImageCall. */
   readonly leftOut: readonly string[];

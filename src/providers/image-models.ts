@@ -264,7 +264,7 @@ function falForm(name: string): ImageForm {
   return isByRatioAtFal(name) ? FAL_BY_RATIO : FAL_SIZED;
 }
 
-/** The sandbox draws anything. The limit of its prompts is that of the specification (8). */
+/** The sandbox accepts every task. The specification (8) states the limit of its prompts. */
 const SANDBOX: ImageForm = {
   tasks: ["generate", "edit", "vary"],
   maxInputs: 16,

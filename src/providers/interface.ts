@@ -117,7 +117,7 @@ type ReasoningDetailForm =
 export interface TypedCompletion {
   readonly kind: "typed-completion";
   readonly choices: readonly TypedChoice[];
-  /** Undefined if the provider reported none, or an impossible one. */
+  /** Token usage. Undefined if the provider reported no usage or an impossible usage. */
   readonly usage: Usage | undefined;
   /** Unix seconds. Set if the provider reports when it created the answer. */
   readonly created?: number | undefined;
@@ -144,7 +144,7 @@ export interface TypedChoice {
   readonly toolCalls?: readonly ToolCall[] | undefined;
   /** Images that the model created, as data URLs. */
   readonly images?: readonly string[] | undefined;
-  /** In OpenAI's form. */
+  /** Annotations of the text, in OpenAI's format. */
   readonly annotations?: readonly unknown[] | undefined;
   readonly logprobs?: unknown;
   /**
@@ -182,7 +182,7 @@ export type ChatEvent =
       readonly type: "reasoning";
       readonly choice: number;
       readonly item?: number;
-      /** Empty if the details have no text, such as a signature. */
+      /** Text of the reasoning. Empty if the details have no text, such as a signature. */
       readonly text: string;
       readonly details?: readonly ReasoningDetail[];
     }
@@ -215,7 +215,7 @@ export type ChatEvent =
       readonly name?: string;
       /** A part of the JSON. */
       readonly arguments?: string;
-      /** Only in the first piece. */
+      /** Further content of the call. Only in the first piece. */
       readonly extraContent?: unknown;
     }
   /** A run of one of the gateway's tools, number `run` of the answer: its item so far, and its state. */
@@ -336,7 +336,7 @@ export interface Provider {
   rerank?(call: RerankCall): Promise<Ranking>;
   transcribe?(call: TranscriptionCall): Promise<Transcript | TranscriptStream>;
   readonly train?: FineTuningProvider;
-  /** Set if the provider answers requests in batches and the operator has enabled them. */
+  /** Batches of the provider. Absent if it offers none, or if the operator has not enabled them. */
   readonly batches?: ProviderBatches;
   /**
    * Resolves if the provider accepts the key, or if only a real call could show it. Rejects with ProviderFailure; its
@@ -391,7 +391,7 @@ export interface ModerationPart {
 export interface Moderations {
   /** One result for each text, or one for all parts. */
   readonly results: readonly ModerationResult[];
-  /** Undefined if the provider reported none, or an impossible one. */
+  /** Token usage. Undefined if the provider reported no usage or an impossible usage. */
   readonly usage: Usage | undefined;
 }
 
@@ -405,9 +405,9 @@ export interface ModerationResult {
 }
 
 export interface RerankCall extends ModelCall {
-  /** Not empty. */
+  /** Search text. Not empty. */
   readonly query: string;
-  /** At least one. */
+  /** Documents to rank. At least one. */
   readonly documents: readonly string[];
   /** Other fields of the request, for providers that support them. */
   readonly fields: Readonly<Record<string, unknown>>;
@@ -416,7 +416,7 @@ export interface RerankCall extends ModelCall {
 export interface Ranking {
   /** Relevance of each document, in the order of the documents. Higher is more relevant. */
   readonly scores: readonly number[];
-  /** Counts that the provider reported. Undefined if it reported none, or an impossible one. */
+  /** Tokens that the provider reported. Undefined if it reported no count or an impossible count. */
   readonly promptTokens: number | undefined;
   readonly searchUnits: number | undefined;
 }
@@ -433,7 +433,7 @@ export interface EmbedCall extends ModelCall {
 export interface Embeddings {
   /** One vector for each input, in the order of the inputs. */
   readonly vectors: readonly ArrayLike<number>[];
-  /** Undefined if the provider reported none, or an impossible one. */
+  /** Token usage. Undefined if the provider reported no usage or an impossible usage. */
   readonly usage: Usage | undefined;
 }
 
@@ -460,11 +460,11 @@ export class ProviderFailure extends Error {
   readonly retryAfterMs: number | undefined;
   /** The field that the provider's error names. */
   readonly param: string | null;
-  /** A reused connection ended before the first byte of an answer. A new connection can succeed. */
+  /** True if a reused connection ended before the first byte of an answer. A new connection can succeed. */
   readonly lostUsedConnection: boolean;
-  /** The endpoint keeps failing until an operator changes a certificate or a setting. Retries do not help. */
+  /** True if the endpoint keeps failing until an operator changes a certificate or a setting. Retries do not help. */
   readonly isLasting: boolean;
-  /** For `rejected`: the request exceeds the model's context. */
+  /** True if the provider rejected the request because it exceeds the model's context. */
   readonly isTooLong: boolean;
   /** `error.details` of Anthropic's API, such as `{error_code: "image_dimensions_too_large"}`. */
   readonly details: Readonly<Record<string, unknown>> | undefined;
@@ -515,13 +515,13 @@ export interface ProviderSettings {
   readonly collectsNoData?: boolean | undefined;
   /** Region of Amazon Bedrock. Set if the URL does not contain it. */
   readonly region?: string | undefined;
-  /** The key is an access token, which is sent in a different header. */
+  /** True if the key is an access token, which is sent in a different header. */
   readonly keyIsToken?: true | undefined;
   /** Version of Azure's API. */
   readonly apiVersion?: string | undefined;
   /** Host of the machine's metadata server that issues tokens for Vertex AI. Absent: its usual name. */
   readonly metadataHost?: string | undefined;
-  /** Set if the key belongs to an organization. URLs inside such a key are ignored. */
+  /** Facts of a key that belongs to an organization. URLs inside such a key are ignored. */
   readonly byokKey?: { readonly atOperatorsAddress: boolean } | undefined;
   readonly maxParallelRequests?: number | undefined;
   /** Price of batches as a share of the live prices, in 1/10,000. Absent: batches are not used. */

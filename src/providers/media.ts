@@ -16,7 +16,7 @@ export interface MediaFile {
 /** A request to an image model. Undefined fields leave the choice to the model. */
 export interface ImageCall extends ModelCall {
   readonly task: "generate" | "edit" | "vary";
-  /** Empty for variations. */
+  /** Description of the images. Empty for variations. */
   readonly prompt: string;
   readonly count: number;
   /** `1024x1024`, or `auto`. */
@@ -35,7 +35,7 @@ export interface ImageCall extends ModelCall {
   readonly inputFidelity?: string | undefined;
   /** Images to edit or to vary. */
   readonly images: readonly MediaFile[];
-  /** Its transparent pixels mark the area to replace. */
+  /** Image whose transparent pixels mark the area to replace. */
   readonly mask?: MediaFile | undefined;
   readonly stream: boolean;
   /** Number of partial images before each image, in streams. */
@@ -63,7 +63,7 @@ export interface GeneratedImage {
 export interface GeneratedImages extends ImageFacts {
   readonly kind: "images";
   readonly images: readonly GeneratedImage[];
-  /** Token usage. Undefined if the provider reported none, or an impossible one. */
+  /** Token usage. Undefined if the provider reported no usage or an impossible usage. */
   readonly usage: Usage | undefined;
 }
 

@@ -59,7 +59,7 @@ export type AnswerManner = "plain" | "reasoning" | "refusal";
 export interface PlannedChoice {
   readonly reasoningTokens: readonly string[];
   readonly showsReasoning: boolean;
-  /** Null if the answer calls tools or is a refusal. */
+  /** Tokens of the text. Null if the answer calls tools or is a refusal. */
   readonly contentTokens: readonly string[] | null;
   readonly refusalTokens: readonly string[];
   readonly toolCalls: readonly PlannedToolCall[];

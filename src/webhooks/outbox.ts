@@ -160,8 +160,8 @@ const MIN_ROWS = 32;
 
 /**
  * Sequences events: assigns them to the webhooks that subscribe to them. It works in bounded turns over all
- * organizations, so that the events of one organization delay those of others by at most one turn. Any instance
- * can sequence at any time; the database allows one at a time per organization.
+ * organizations, so that the events of one organization delay the events of other organizations by at most one
+ * turn. Any instance can sequence at any time; the database allows one at a time per organization.
  */
 export class EventSequencer {
   readonly #dependencies: SequencerDependencies;

@@ -378,7 +378,7 @@ function organizationOf(context: RequestContext): string {
   return context.caller.key.organizationId;
 }
 
-/** Returns a webhook in the form of the API, without its secret. */
+/** Returns a webhook as the API shows it, without its secret. */
 function webhookShape(record: WebhookRecord) {
   return {
     id: record.id,

@@ -18,8 +18,8 @@ export interface SendSlot {
 /** Duration above which an attempt makes its receiver slow. A shorter attempt makes it fast again. */
 export const SLOW_ATTEMPT_MS = 1_000;
 /**
- * Most receivers that are recorded as slow. Above it, the one that became slow first counts as fast until its
- * next slow attempt.
+ * Most receivers that are recorded as slow. Above this number, the receiver that became slow first counts as fast
+ * until its next slow attempt.
  */
 const MAX_SLOW_HOSTS = 10_000;
 
@@ -147,7 +147,7 @@ export class SendSlots {
         );
         if (next === undefined) break;
         const { target } = next;
-        // The receiver can have become slow or fast during the wait.
+        // The receiver may have become slow or fast during the wait.
         const currentLane = this.#laneOf(target.host);
         if (this.#isRoom(currentLane, target)) next.enter(this.#begin(currentLane, target));
         else currentLane.waiting.push(keyOf(target), next);

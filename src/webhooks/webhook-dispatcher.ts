@@ -261,7 +261,7 @@ export class WebhookDispatcher implements OwnedKind {
     // The lease is released even if this instance is past its lease: no other instance can claim what a live one
     // owns.
     await this.#release(lease);
-    // Deliveries can have arrived between the worker's last read and its end.
+    // Deliveries may have arrived between the worker's last read and its end.
     if (isLast) this.#request(lease.id);
   }
 

@@ -65,7 +65,10 @@ export const DEFAULT_MAX_WEBHOOKS = 100;
 /** Longest check of a URL. A host name that resolves more slowly is checked at each delivery. */
 const URL_CHECK_MS = 2_000;
 
-/** The webhooks of organizations (spec 4.11). Every method throws 404 for another organization's webhook. */
+/**
+ * The webhooks of organizations (spec 4.11). Every method that takes an id throws 404 if the organization has no
+ * such webhook.
+ */
 export class Webhooks {
   readonly #dependencies: WebhooksDependencies;
 
@@ -74,8 +77,8 @@ export class Webhooks {
   }
 
   /**
-   * Creates a webhook and returns its secret, which is not shown again. Throws 400, and 403 if there are too
-   * many.
+   * Creates a webhook and returns its secret, which is not shown again. Throws 400 if its URL is not allowed, and
+   * 403 if the organization has the maximum number of webhooks.
    */
   async create(
     organizationId: string,
@@ -277,7 +280,8 @@ export class Webhooks {
   }
 
   /**
-   * Rejects a URL that is known to be forbidden. A host name without an address can have one by the first event.
+   * Rejects a URL that is known to be forbidden. Accepts a host name without an address, because it may have an
+   * address by the first event.
    */
   async #assertReachable(url: string): Promise<void> {
     const { guard, clock } = this.#dependencies;

@@ -106,9 +106,9 @@ test("settling what is not held, or was settled before, throws", async () => {
   const payer = await grounds.books.addOrganization(CHARGE);
   const held = await shared.money.hold(requestOf(payer, 100));
   await shared.money.settle(held, figures(1n));
-  await expect(shared.money.settle(held, figures(1n))).rejects.toThrow("is not held");
+  await expect(shared.money.settle(held, figures(1n))).rejects.toThrow("no hold for");
   const released = await shared.money.hold(requestOf(payer, 100));
   shared.money.release(released);
-  await expect(shared.money.settle(released, figures(1n))).rejects.toThrow("is not held");
+  await expect(shared.money.settle(released, figures(1n))).rejects.toThrow("no hold for");
   await grounds.expectWhole(shared);
 });

@@ -191,7 +191,7 @@ describe.each(PROVIDER_FACTORIES)("%s", (_name, provider, whole) => {
     // As on OpenAI's wire: what the event loop would parse for too long is no stream.
     answer += " ".repeat(1_048_576);
     const refused = provider.chat!(callOf("m", { stream: true, body }));
-    expect((await failure(refused))!.message).toContain("more bytes");
+    expect((await failure(refused))!.message).toContain("too many bytes");
   });
 });
 

@@ -204,7 +204,7 @@ test.each(["with a length", "without a length", "compressed"])(
     });
     const failure = await failureOf(adapter(server.baseUrl).chat(callOf("m")));
     expect(failure.kind).toBe("unavailable");
-    expect(failure.message).toContain("more bytes");
+    expect(failure.message).toContain("too many bytes");
     expect(sent).toBeLessThan(4 * MAX_COMPLETION_BYTES);
   },
 );

@@ -56,7 +56,7 @@ function unreachable() {
 test("failures of a moment are one batch, what is not one is left out", async () => {
   const { clock, note, failures } = writer(gateway.sql);
   note("req_batch_1");
-  note("req_batch_2", { asked: { model: "\0\ud800".repeat(400), user: 7, session_id: "s" } });
+  note("req_batch_2", { request: { model: "\0\ud800".repeat(400), user: 7, session_id: "s" } });
   note("req_batch_3", { status: 200, errorCode: undefined });
   note("req_batch_4", { route: "/v1/keys" });
   note("req_batch_5", { organizationId: undefined });

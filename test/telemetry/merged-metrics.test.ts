@@ -86,7 +86,7 @@ test("a worker that hangs holds nothing up, and what it or a dead one counted st
   gather(one);
   gather(two);
   for (const worker of workers) report(metrics, worker);
-  expect(one.gathered).toMatchObject({ asked: 3, answered: 3 });
+  expect(one.gathered).toMatchObject({ requested: 3, answered: 3 });
   expect(two.gathered).toEqual(one.gathered!);
   expect(valueIn(mergeMetrics(one.gathered!), "calls_total", { a: 1, b: 2 })).toBe(9);
 
@@ -97,7 +97,7 @@ test("a worker that hangs holds nothing up, and what it or a dead one counted st
   report(metrics, one);
   while (one.received.length < before + 2) await Bun.sleep(20);
   expect(performance.now() - startedMs).toBeWithin(900, 1_500);
-  expect(one.gathered).toMatchObject({ asked: 2, answered: 1 });
+  expect(one.gathered).toMatchObject({ requested: 2, answered: 1 });
   const merged = mergeMetrics(one.gathered!);
   expect(valueIn(merged, "calls_total", { a: 1, b: 2 })).toBe(9);
   expect(valueIn(merged, "gateway_requests_in_flight")).toBe(2);
@@ -113,7 +113,7 @@ test("a worker that dies while it is waited for ends the round for the others", 
   report(metrics, one);
   expect(one.gathered).toBeUndefined();
   metrics.retire(two);
-  expect(one.gathered).toMatchObject({ asked: 2, answered: 1 });
+  expect(one.gathered).toMatchObject({ requested: 2, answered: 1 });
   expect(metrics.take(one, "ready", [])).toBeFalse();
   metrics.stop();
 });

@@ -148,7 +148,7 @@ test("a file whose key has no money fails and says so; its search is refused", a
 
 test("a file whose key is switched off or deleted meanwhile fails and says so", async () => {
   for (const [method, body, reason] of [
-    ["PATCH", { is_active: false }, /switched off/],
+    ["PATCH", { is_active: false }, /inactive/],
     ["DELETE", undefined, /deleted/],
   ] as const) {
     const key = await addSecretKey(gateway);

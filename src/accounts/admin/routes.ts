@@ -406,7 +406,7 @@ const MAX_AMOUNT_DECIMALS = 9;
 
 /**
  * Returns the changes that the body states. Fields that are missing in the body stay undefined.
- * Throws 400.
+ * Throws 400 if the name is blank, or if the fee or the credit limit has too many decimals.
  */
 function organizationChangeOf(body: OrganizationBody): OrganizationChange {
   const change: { -readonly [Field in keyof OrganizationChange]?: OrganizationChange[Field] } = {};

@@ -81,7 +81,7 @@ interface StatedLimits {
 
 /**
  * Returns the limits that the body states. Limits that are missing in the body stay undefined.
- * Throws 400.
+ * Throws 400 if a budget has too many decimals.
  */
 function limitsOf(body: StatedLimits): Partial<SubjectLimits> {
   const { daily_budget_usd: daily, monthly_budget_usd: monthly } = body;

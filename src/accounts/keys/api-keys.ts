@@ -58,8 +58,9 @@ export class ApiKeys {
   }
 
   /**
-   * Creates a key. Resolves with the key and its secret, which is never shown again. Throws 403,
-   * 409.
+   * Creates a key. Resolves with the key and its secret, which is never shown again. Throws 403 if
+   * the caller does not hold a requested scope or the organization has the maximum number of keys,
+   * and 409 if the name is taken.
    */
   async create(
     caller: ApiKeyRecord,
@@ -91,7 +92,10 @@ export class ApiKeys {
     return listKeys(this.#dependencies.sql, { organizationId, ...page, ...this.#periods() });
   }
 
-  /** Returns a key of the caller's organization. Throws 403, 404. */
+  /**
+   * Returns a key of the caller's organization. Throws 403 if the caller cannot see the key, and
+   * 404 if the key does not exist.
+   */
   async find(caller: ApiKeyRecord, id: string): Promise<ListedKey> {
     assertMaySee(caller, id);
     const { organizationId } = caller;
@@ -104,7 +108,9 @@ export class ApiKeys {
     return listed;
   }
 
-  /** Returns the calling key with its remaining rate limits. Throws 404. */
+  /**
+   * Returns the calling key with its remaining rate limits. Throws 404 if the key no longer exists.
+   */
   async findSelf(caller: ApiKeyRecord): Promise<CallingKey> {
     const key = await this.find(caller, caller.id);
     const { rateLimitRpm, rateLimitTpm } = key.record;
@@ -115,7 +121,10 @@ export class ApiKeys {
     return { key, remainingRpm, remainingTpm };
   }
 
-  /** Changes the settings of a key. Throws 400, 403, 404, 409. */
+  /**
+   * Changes the settings of a key. Throws 400 if a management key would get a limit, 403 if the
+   * caller cannot make the change, 404 if the key does not exist, and 409 if the name is taken.
+   */
   async change(
     caller: ApiKeyRecord,
     id: string,
@@ -224,7 +233,7 @@ function notFound(): GatewayError {
 
 /**
  * Returns the scopes to store for a new key. If none are requested, the key gets all scopes of the
- * caller. Throws 403.
+ * caller. Throws 403 if the caller does not hold a requested scope.
  */
 function grantedToNew(
   caller: ApiKeyRecord,
@@ -246,7 +255,10 @@ interface ScopeChange {
   readonly retainedScopes: readonly string[];
 }
 
-/** Returns the change of an existing key's scopes. Throws 403. */
+/**
+ * Returns the change of an existing key's scopes. Throws 403 if neither the caller nor the key
+ * holds a requested scope.
+ */
 function grantedToExisting(
   caller: ApiKeyRecord,
   target: ApiKeyRecord,

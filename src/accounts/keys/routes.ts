@@ -341,7 +341,7 @@ const MAX_DECIMALS = 9;
 
 /**
  * Returns the settings that the body states. Settings that are missing in the body stay undefined.
- * Throws 400.
+ * Throws 400 if a budget has too many decimals, or if the expiry is not a time in the future.
  */
 function settingsOf(body: KeyBody, nowMs: number): Partial<ApiKeySettings> {
   const settings: { -readonly [Field in keyof ApiKeySettings]?: ApiKeySettings[Field] } = {};

@@ -40,7 +40,10 @@ interface OrganizationAdministrationDependencies {
 }
 
 export interface OrganizationChange extends Partial<OrganizationSettings> {
-  /** In nano-USD. Null means no limit. If undefined, the limit stays, or follows a changed plan. */
+  /**
+   * Credit limit in nano-USD. Null means no limit. If undefined, the limit stays, or follows a
+   * changed plan.
+   */
   readonly creditLimitNano?: bigint | null;
   /**
    * Names or ids of guardrails by key id. The entry "" applies to the whole organization; null
@@ -98,7 +101,7 @@ export class OrganizationAdministration {
     return listOperatedOrganizations(this.#dependencies.sql, page);
   }
 
-  /** Returns an organization. Throws 404. */
+  /** Returns an organization. Throws 404 if it does not exist. */
   async find(id: string): Promise<OperatedOrganization> {
     const organization = await findOperatedOrganization(this.#dependencies.sql, id);
     if (organization !== undefined) return organization;
@@ -133,8 +136,10 @@ export class OrganizationAdministration {
   }
 
   /**
-   * Changes an organization. Throws 404, and without a change:
+   * Changes an organization. Throws 404 if the change names a guardrail or key that does not exist.
+   * Throws, and changes nothing:
    *
+   * - 404 if the organization does not exist,
    * - 402 if the balance is below the minimum that the new credit limit allows,
    * - 409 if the organization is currently subscribing to a plan.
    *
@@ -224,7 +229,7 @@ export interface OrganizationRequest {
 
 export interface PreparedOrganization {
   readonly organization: NewOrganization;
-  /** Never shown again. */
+  /** Secret of the management key. Never shown again. */
   readonly managementKey: string;
   readonly secretKey: string;
 }

@@ -31,9 +31,7 @@ export const organizationFields = {
   created_at: Type.String(),
 };
 
-/**
- * Returns the effective settings: those of the organization, or else of its plan or the gateway.
- */
+/** Returns the effective settings: of the organization, or else of its plan or the gateway. */
 export function organizationTerms(organization: OperatedOrganization) {
   const { plan, creditLimitNano } = organization;
   return {

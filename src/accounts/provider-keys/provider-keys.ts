@@ -41,8 +41,8 @@ export interface NewKey {
 }
 
 /**
- * An organization's provider keys (BYOK; contract §7). Every method throws 404 for another
- * organization's key.
+ * An organization's provider keys (BYOK; contract §7). Every method that takes an id throws 404 if
+ * the organization has no such key.
  */
 export class ProviderKeys {
   readonly #dependencies: ProviderKeysDependencies;

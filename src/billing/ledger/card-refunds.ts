@@ -71,9 +71,9 @@ export class CardRefunds {
   }
 
   /**
-   * Refunds a top-up. Returns undefined if the transaction is not a card top-up. Throws 400 if less of the
-   * payment is left, 402 if too little of the balance is available, 409 for a different order with the same id,
-   * 502 and 503.
+   * Refunds a top-up. Returns undefined if the transaction is not a card top-up. Throws 400 if the amount cannot
+   * be refunded to the card, 402 if too little of the balance is available, 409 for a different order with the
+   * same id, 502 if the processor rejects the refund, and 503 if the order was not carried out in time.
    */
   async order(order: CardRefundOrder): Promise<PaymentRefund | undefined> {
     const { background, processor } = this.#dependencies;
@@ -151,8 +151,8 @@ export class CardRefunds {
   }
 
   /**
-   * Deducts the amount from the balance. Returns false if another process does it. Throws 402, and 503 if it was
-   * not done in time and was withdrawn.
+   * Deducts the amount from the balance. Returns false if another process does it. Throws 402 if too little of the
+   * balance is available, and 503 if the order was not carried out in time and was withdrawn.
    */
   async #take(refund: PaymentRefund, author?: Author): Promise<boolean> {
     const { background, orders } = this.#dependencies;

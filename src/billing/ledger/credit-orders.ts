@@ -47,7 +47,7 @@ export class CreditOrders {
     let outcome = await read(creditCommandOutcome(order.id));
     if (outcome?.isDone !== true) {
       await organization.ask("withdrawOrder", order);
-      // Another instance can have carried it out before the withdrawal.
+      // Another instance may have carried out the order before the withdrawal.
       outcome = await read(creditCommandOutcome(order.id));
     }
     if (outcome?.isDone === true) return outcome;
@@ -56,7 +56,7 @@ export class CreditOrders {
     });
   }
 
-  /** Carries out stored orders. Call it when an order can have arrived. */
+  /** Carries out stored orders. Call it when an order may have arrived. */
   carryOut(): Promise<void> {
     this.#isDue = true;
     this.#running ??= this.#run().finally(() => {

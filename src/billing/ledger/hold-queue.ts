@@ -48,7 +48,7 @@ const WIDTH_GROWTH = 4;
 const MAX_WIDTH = 4_096;
 
 /**
- * The wait queue of a clustered gateway, which decides in the database. When money can have become available, the
+ * The wait queue of a clustered gateway, which decides in the database. When money may have become available, the
  * first holds of each key or subject are decided again, and more of them while that succeeds.
  */
 class HoldRequestQueue extends OrganizationQueue<PendingHold> {
@@ -142,7 +142,7 @@ export class HoldQueue implements HoldSource {
     });
   }
 
-  /** Decides waiting holds of the organization again, because money can have become available. */
+  /** Decides waiting holds of the organization again, because money may have become available. */
   wake(organizationId: string): void {
     const line = this.#lines.get(organizationId);
     if (line === undefined) return;
@@ -313,7 +313,7 @@ export class HoldQueue implements HoldSource {
     if (isInBatch) pending.state = "taken";
   }
 
-  /** Removes a hold from its queue and wakes the queue, because it can have blocked others. */
+  /** Removes a hold from its queue and wakes the queue, because the hold may have blocked others. */
   #leave(pending: PendingHold): void {
     this.#timers.get(pending)?.();
     this.#timers.delete(pending);

@@ -49,15 +49,15 @@ export class OrganizationQueue<Waiting extends { readonly request: Waiter }> {
   }
 
   /**
-   * Returns the name of the requests that wait for the same budgets: those of its key, or only those of its
-   * subjects.
+   * Returns the name of the requests that wait for the same budgets: the budgets of its key, or only the budgets
+   * of its subjects.
    */
   groupOf(entry: Waiting): string {
     const shortOf = this.#waiting.get(entry);
     return shortOf === "subject" ? lanesOf(entry.request, shortOf).join(" ") : entry.request.keyId;
   }
 
-  /** Adds a request at the end, or updates the shortage of one that already waits. */
+  /** Adds a request at the end, or updates the shortage of a request that already waits. */
   note(entry: Waiting, shortOf: Shortage): void {
     const before = this.#waiting.get(entry);
     if (before === shortOf) return;

@@ -7,7 +7,10 @@ type KnownVariant = NonNullable<Usage["imageVariant"]>;
 
 type VariantPrices = Pick<ModelPrices, "imageVariants" | "imageFemto">;
 
-/** Returns the price of an image: that of the first variant that matches, or of an image without a variant. */
+/**
+ * Returns the price of an image: the price of the first variant that matches, or else of an image without a
+ * variant.
+ */
 export function imagePriceFemto(prices: VariantPrices, image: KnownVariant): FemtoUsd {
   const { imageVariants, imageFemto = 0n } = prices;
   if (imageVariants === undefined) return imageFemto;

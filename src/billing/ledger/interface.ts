@@ -84,7 +84,7 @@ export interface LongHoldRequest {
  * the guard of a lease. Then the whole transaction fails and nothing is posted.
  */
 interface LongHolds {
-  /** Places a durable hold in one transaction with `also`. Throws 402. */
+  /** Places a durable hold in one transaction with `also`. Throws 402 if too little is available. */
   holdLong(request: LongHoldRequest, also?: StatementEffect): Promise<void>;
   /**
    * Charges at most the hold, to the day and month in which it was placed, in one transaction with `also`. If the

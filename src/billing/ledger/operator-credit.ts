@@ -72,8 +72,9 @@ export class OperatorCredit {
   }
 
   /**
-   * Adjusts the balance. Throws 402, 404 and 409, and 503 if the order was not carried out in time and was
-   * withdrawn.
+   * Adjusts the balance. Throws 400 if the balance would become too large, 402 if too little is available, 404 if
+   * the organization does not exist, 409 if another order has the same idempotency key, and 503 if the order was
+   * not carried out in time.
    */
   async adjust(source: OrderSource, adjustment: Adjustment): Promise<PostedEntry> {
     const { organizationId, amountNano } = adjustment;
@@ -98,7 +99,9 @@ export class OperatorCredit {
 
   /**
    * Refunds a charge to the balance, or a top-up from the balance to the card that paid it. Throws 400 if less is
-   * left to refund, 404 and 409; for a top-up also 402 if too little is available, and 502.
+   * left to refund, 404 if the organization or the charge does not exist, 409 if another order has the same
+   * idempotency key, and 503 if the order was not carried out in time. For a top-up it also throws like
+   * `CardRefunds.order`.
    */
   async refund(source: OrderSource, refund: Refund): Promise<RefundEntry> {
     const { organizationId, chargeId: transactionId, amountNano } = refund;

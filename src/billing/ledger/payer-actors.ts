@@ -33,7 +33,7 @@ export class SingleNodeHold implements Hold, Attempted {
   readonly isLowered: boolean;
   readonly admittedAtMs: number;
   attempt: Attempted["attempt"] = "none";
-  /** Its charge, if that is being posted. */
+  /** Charge of the hold, while the charge is being posted. */
   charge: PendingCharge | undefined;
 
   constructor(

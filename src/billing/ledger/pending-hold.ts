@@ -13,7 +13,7 @@ import type { Hold, HoldRequest } from "./interface.ts";
  *   ended     granted, rejected or given up
  *
  * A batch takes a queued hold, and grants or rejects it or makes it wait. A batch takes a waiting hold again when
- * money can have become available, and once more after its longest wait.
+ * money may have become available, and once more after its longest wait.
  */
 export class PendingHold implements ListNode<PendingHold> {
   older: PendingHold | undefined;

@@ -2,7 +2,7 @@ import type { PostedEntry } from "../../../db/queries/credit-list.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 
-/** Returns an adjustment or a refund in the form of the HTTP API and the CLI. */
+/** Returns an adjustment or a refund as the HTTP API and the CLI show it. */
 export function postedEntryShape(entry: PostedEntry) {
   return {
     id: entry.id,

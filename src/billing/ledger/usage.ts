@@ -100,7 +100,7 @@ function durationCostFemto(durationMs: number, secondFemto: bigint): ExactIntege
   return exact((scaled + MS_PER_SECOND - 1n) / MS_PER_SECOND);
 }
 
-/** Returns the usage in the form of the ledger. */
+/** Returns the usage as the ledger stores it. */
 export function usageFigures(usage: Usage): UsageFigures {
   return {
     promptTokens: usage.promptTokens,

@@ -13,7 +13,7 @@ export interface Charge {
    */
   readonly intentId: string;
   readonly organizationId: string;
-  /** In nano-USD. A multiple of one cent. */
+  /** Amount in nano-USD. A multiple of one cent. */
   readonly amountNano: NanoUsd;
   /** The id that `createCustomer` returned. */
   readonly customer: string | undefined;
@@ -65,7 +65,7 @@ export interface CardRefund {
   readonly organizationId: string;
   /** The processor's id of the refunded payment. */
   readonly chargeReference: string;
-  /** In nano-USD. A multiple of one cent. */
+  /** Amount in nano-USD. A multiple of one cent. */
   readonly amountNano: NanoUsd;
 }
 
@@ -129,8 +129,7 @@ export interface PaymentProcessor {
    */
   lookUp(charge: EarlierCharge): Promise<ChargeOutcome>;
   /**
-   * Cancels a charge that waits for its payer. Returns the outcome, because the charge can have succeeded
-   * before.
+   * Cancels a charge that waits for its payer. Returns the outcome, because the charge may have succeeded before.
    */
   cancel(charge: EarlierCharge): Promise<ChargeOutcome>;
   refund(refund: CardRefund): Promise<RefundOutcome>;

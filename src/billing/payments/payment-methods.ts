@@ -80,8 +80,9 @@ export class PaymentMethods {
   }
 
   /**
-   * Adds a named test method immediately, or starts to add a method on the processor's page and returns the
-   * URL of that page. Throws 400, 403 if the organization has the maximum number of methods, 502 and 503.
+   * Adds a named test method immediately, or starts to add a method on the processor's page and returns the URL of
+   * that page. Throws 400 if there is no such test method or the processor has no page, 403 if the organization
+   * has the maximum number of methods, and 502 if the processor rejects the call or does not answer.
    */
   async add(
     organizationId: string,
@@ -119,7 +120,7 @@ export class PaymentMethods {
     return { id, setupUrl: setup.url };
   }
 
-  /** Makes a method the default and returns it. Throws 404. */
+  /** Makes a method the default and returns it. Throws 404 if the organization has no such method. */
   async makeDefault(organizationId: string, id: string, author: Author): Promise<PaymentMethod> {
     const sql = authored(this.#dependencies.sql, author);
     const owner = this.#owner(organizationId);
@@ -129,7 +130,10 @@ export class PaymentMethods {
     return changed;
   }
 
-  /** Removes a method at the processor and here. Throws 404, 502 and 503. */
+  /**
+   * Removes a method at the processor and here. Throws 404 if the organization has no such method, and 502 if the
+   * processor rejects the call or does not answer.
+   */
   async remove(organizationId: string, id: string, author: Author): Promise<void> {
     const { sql, processor } = this.#dependencies;
     const owner = this.#owner(organizationId);

@@ -57,7 +57,7 @@ export interface PaymentOrder {
    */
   readonly idempotency?: { readonly key: string; readonly bodyHash: string } | undefined;
   readonly purpose: PaymentPurpose;
-  /** In nano-USD. A multiple of one cent. */
+  /** Amount in nano-USD. A multiple of one cent. */
   readonly amountNano: NanoUsd;
   /**
    * The id of a saved method of the organization, or the name of a test method. Undefined for the default
@@ -131,8 +131,9 @@ export class Payments {
   }
 
   /**
-   * Makes a payment, or returns the result of the same payment if it was ordered before. Throws 400, 402 and
-   * 404 for the method, and 409 for a different order under the same idempotency key.
+   * Makes a payment, or returns the result of the same payment if it was ordered before. Throws 402 if the
+   * organization has no default method, 404 if it has no method with the stated id, and 409 for a different order
+   * under the same idempotency key.
    */
   async pay(order: PaymentOrder): Promise<PaymentResult> {
     const { methods, processor } = this.#dependencies;
@@ -276,9 +277,9 @@ export class Payments {
   }
 
   /**
-   * Fails an intent whose insert did not answer, because the row can still exist. No instance looks it up
-   * before these tries end. If this instance was declared dead, another instance has claimed the intent, and
-   * it is not changed.
+   * Fails an intent whose insert did not answer, because the row may still exist. No instance looks up the intent
+   * before these tries end. If this instance was declared dead, another instance has claimed the intent, and it is
+   * not changed.
    */
   async #withdraw(id: string): Promise<void> {
     const { background, clock, instance, onError } = this.#dependencies;
@@ -379,7 +380,7 @@ export class Payments {
     if (outcome.kind === "unknown" && outcome.cause !== undefined) onError(outcome.cause);
     return untilReachable(clock, async () => {
       const isNoted = await recordUnpaid(background, instance, id, outcome);
-      // An event of the processor, or another instance, can have stored an outcome first.
+      // An event of the processor, or another instance, may have stored an outcome first.
       const now = isNoted ? undefined : await findPaymentIntent(background, id);
       return now === undefined ? resultOf(id, outcome) : this.#settledResult(now);
     });

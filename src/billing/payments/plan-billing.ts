@@ -82,8 +82,9 @@ export class PlanBilling {
   }
 
   /**
-   * Subscribes the organization to the paid plan. Throws 402 if the plan is not paid, 408 if the processor
-   * did not answer, and 502.
+   * Subscribes the organization to the paid plan. Throws 402 if the plan is not paid or the organization has no
+   * default payment method, 408 if the processor has not reported whether the plan is paid, 409 if the
+   * subscription is being changed, and 502 if a call of the processor fails.
    */
   async subscribe(organizationId: string, author: Author): Promise<void> {
     const { sql, methods, processorName } = this.#dependencies;
@@ -116,19 +117,22 @@ export class PlanBilling {
     if (standing.state !== "active") throw notPaid(standing);
   }
 
-  /** Sets the plan that follows at the end of the paid period. Throws 502. */
+  /**
+   * Sets the plan that follows at the end of the paid period. Throws 409 if the subscription is being changed or
+   * its processor is not configured, and 502 if the processor's call fails.
+   */
   endWith(subscription: PlanSubscription, nextPlan: PlanName, author: Author): Promise<void> {
     return this.#setEnding(subscription, nextPlan, author);
   }
 
-  /** Removes the planned end, so that the subscription is renewed. Throws 502. */
+  /** Removes the planned end, so that the subscription is renewed. Throws like `endWith`. */
   resume(subscription: PlanSubscription, author: Author): Promise<void> {
     return this.#setEnding(subscription, undefined, author);
   }
 
   /**
-   * Ends a subscription that is unpaid or no longer wanted. Throws 409 while the processor is creating it or
-   * if its processor is not configured, and 502.
+   * Ends a subscription that is unpaid or no longer wanted. Throws 409 while the processor is creating it, if it
+   * is being changed, or if its processor is not configured, and 502 if the processor's call fails.
    */
   async cancel(subscription: PlanSubscription, author: Author): Promise<void> {
     const { sql, organizations, processorName } = this.#dependencies;
@@ -173,8 +177,8 @@ export class PlanBilling {
   }
 
   /**
-   * Calls the subscription's processor. Throws 409 if the gateway is not configured for that processor, and
-   * 502.
+   * Calls the subscription's processor. Throws 409 if the gateway is not configured for that processor, and 502 if
+   * the call fails.
    */
   async #ask(
     { processor }: PlanSubscription,

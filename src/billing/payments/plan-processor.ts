@@ -32,9 +32,9 @@ export interface PlanStanding extends SubscriptionStanding {
 
 /** The price of a paid plan for each billing interval. */
 export interface PlanPrice {
-  /** In whole units of the currency, such as dollars. */
+  /** Price in whole units of the currency, such as dollars. */
   readonly amount: number;
-  /** ISO 4217, in upper case. */
+  /** Currency code (ISO 4217), in upper case. */
   readonly currency: string;
   /** `month`; Stripe also has other intervals. */
   readonly interval: string;
@@ -52,11 +52,14 @@ export interface PlanProcessor {
   price(): Promise<PlanPrice | undefined>;
   subscribe(order: PlanOrder): Promise<PlanStanding | undefined>;
   read(order: EarlierPlanOrder): Promise<PlanStanding | undefined>;
-  /** Sets whether the subscription ends with its period. Throws PaymentProcessorError. */
+  /**
+   * Sets whether the subscription ends with its period. Throws PaymentProcessorError if the processor rejects the
+   * call or does not answer.
+   */
   setEnding(reference: string, ends: boolean): Promise<void>;
   /**
-   * Ends the subscription immediately, even if its reference is unknown or it has already ended. Throws
-   * PaymentProcessorError.
+   * Ends the subscription immediately, even if its reference is unknown or it has already ended. Throws like
+   * `setEnding`.
    */
   cancel(order: EarlierPlanOrder): Promise<void>;
 }

@@ -156,7 +156,7 @@ export class TestProcessor implements PaymentProcessor {
 
 const TOKEN_BYTES = 16;
 
-/** Returns true if the token is that of the page on which this payment is authenticated. */
+/** Returns true if the token belongs to the page on which this payment is authenticated. */
 export function isTokenOf(reference: string | null, intentId: string, token: string): boolean {
   const digest = createHash("sha256").update(`test_${intentId}_${token}`).digest();
   return (

@@ -46,7 +46,7 @@ export class Subscriptions {
     this.#dependencies = dependencies;
   }
 
-  /** Returns the organization's plan, billing period and usage. Throws 404. */
+  /** Returns the organization's plan, billing period and usage. Throws 404 if the organization does not exist. */
   async find(organizationId: string): Promise<Subscription> {
     const { sql, clock, planBilling, methods } = this.#dependencies;
     const [organization, billed, listed] = await Promise.all([
@@ -75,8 +75,8 @@ export class Subscriptions {
 
   /**
    * Changes the plan. This instance charges the organization's next request by the new plan; other instances
-   * follow within a second. A paid plan ends with its period. Throws 403 if only an operator can make the
-   * change, 402 if a paid plan is not paid, 408, 409 and 502.
+   * follow within a second. A paid plan ends with its period. Throws 403 if only an operator can make the change,
+   * and like `PlanBilling.subscribe`, `endWith` or `cancel`.
    */
   async choose(organizationId: string, plan: PlanName, author: Author): Promise<Subscription> {
     const { planBilling } = this.#dependencies;

@@ -31,7 +31,9 @@ export interface IntervalQuery {
   readonly offset?: number;
 }
 
-/** Returns the parsed query with its defaults. Throws 400. */
+/**
+ * Returns the parsed query with its defaults. Throws 400 if a date is invalid, or if the start is after the end.
+ */
 export function intervalPage(query: IntervalQuery) {
   const fromMs = timeOf(query.start_date, "start_date");
   const beforeMs = timeOf(query.end_date, "end_date");

@@ -173,7 +173,10 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
   ];
 }
 
-/** Returns the groups of the query. Throws 400. */
+/**
+ * Returns the groups of the query. Throws 400 if a group is unknown or repeated, or if the groups cannot be
+ * combined with each other or with the interval.
+ */
 function groupsOf({ group_by: text, interval }: UsageQuery): UsageGroup[] {
   if (text === undefined) return [];
   const groups = text.split(",");

@@ -89,7 +89,10 @@ export class CallAdmission {
     this.#dependencies = dependencies;
   }
 
-  /** Counts the request against the key's rate limit. Returns the rate limit headers. Throws 429. */
+  /**
+   * Counts the request against the key's rate limit. Returns the rate limit headers. Throws 429 if the limit is
+   * reached.
+   */
   takeRate({
     caller: { key, isLowPriority },
     admittedRateHeaders,
@@ -106,7 +109,8 @@ export class CallAdmission {
 
   /**
    * Reserves the most tokens that a request can use from the key's token limit. Returns undefined if the
-   * request uses no tokens. Rejects with 429, and with 400 if the limit can never cover the request.
+   * request uses no tokens. Rejects with 429 if too few tokens are left, and with 400 if the limit can never
+   * cover the request.
    */
   takeTokens(
     { key, isLowPriority }: Caller,
@@ -127,7 +131,8 @@ export class CallAdmission {
    * requests and money left. The request is counted against the rate limit now, whether or not its body is
    * valid, so that the rate limit also bounds reading and parsing. Running holds are ignored, because they
    * can end before the body has arrived. Returns the rate limit headers, and sets them in `lifetime`, so
-   * that a rejection has them too. Throws 429, 402 or 503.
+   * that a rejection has them too. Throws 429 if a rate limit is reached, 402 if a budget or the credit is used
+   * up, 401 if the key no longer exists, and 503 if the database cannot be reached.
    */
   async admitLongBody(caller: Caller, lifetime: RequestLifetime): Promise<RateHeaders> {
     const { clock, read } = this.#dependencies;
@@ -209,7 +214,7 @@ export class CallAdmission {
 
   /**
    * Holds the maximum cost of the request at the most expensive endpoint, so that one hold covers every
-   * fallback. Throws 402.
+   * fallback. Throws 402 if too little is available.
    *
    * @param mostUnits the reduced limit of output units
    */
@@ -239,7 +244,10 @@ export class CallAdmission {
       : money.hold({ ...request, budget: withByokBudget(request, byok) });
   }
 
-  /** Holds money for a job that outlives this process, in one transaction with `also`. Throws 402. */
+  /**
+   * Holds money for a job that outlives this process, in one transaction with `also`. Throws 402 if too little
+   * is available.
+   */
   holdLong(request: LongHoldRequest, also: StatementEffect): Promise<void> {
     return this.#dependencies.money.holdLong(request, also);
   }

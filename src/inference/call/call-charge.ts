@@ -47,7 +47,7 @@ export interface UnwrittenCharge {
 export interface StoredIdempotentResult {
   readonly claim: IdempotencyClaim;
   readonly headers: Record<string, string>;
-  /** Null if the body is too large to be stored. */
+  /** The body of the response. Null if it is too large to be stored. */
   readonly body: Uint8Array | null;
   /** True if nothing of the response has been sent. If the claim has been lost, nothing is charged then. */
   readonly isClaimNeeded: boolean;
@@ -72,8 +72,8 @@ export class CallCharge {
     const { model, terms, providerId, byokKeyId, toolPrices } = candidate;
     const costFemto = providerCostFemto(usage, terms.prices);
     const isByok = byokKeyId !== undefined;
-    // The provider bills the organization directly. The gateway charges nothing for that, but the key's
-    // budgets can count it.
+    // The provider bills the organization directly. The gateway charges nothing for the tokens, but the
+    // key's budgets can count them.
     const toolsFemto = isByok ? toolCostFemto(usage, toolPrices) : 0;
     const listNano = isByok ? chargeNanoUsd(minus(costFemto, toolsFemto), 0n) : 0n;
     const fullNano = isByok

@@ -44,7 +44,7 @@ export interface IncomingCall<Request> extends RateSubject, RunningRequest<Reque
   readonly batchPhase?: BatchPhase | undefined;
   /** Returns the request with the guardrails' redactions in its body. Rejects with 400 if they block it. */
   applyGuardrails?(guard: CallGuard): Promise<Request>;
-  /** Absent for calls that the gateway makes itself. */
+  /** Headers of the client's request. Absent for calls that the gateway makes itself. */
   readonly headers?: Headers | undefined;
   /** Authenticates the caller again. Rejects if the key can no longer call. */
   admitAgain(): Promise<Caller>;

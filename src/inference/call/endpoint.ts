@@ -66,7 +66,7 @@ export interface AnswerFacts {
   readonly candidate: Candidate;
   readonly usage: Usage;
   readonly costUsd: number;
-  /** Set if the answer failed after its first step: see `failureOf`. */
+  /** The error of an answer that failed after its first step: see `failureOf`. */
   readonly error?: GatewayError | undefined;
 }
 
@@ -86,7 +86,7 @@ export interface PaidEndpoint<Request extends AcceptedRequest, Answer> {
   /** The start of the description of its transactions: "Chat completion". */
   readonly title: string;
   /**
-   * Returns the request after the checks that the schema cannot express. Throws 400.
+   * Returns the request after the checks that the schema cannot express. Throws 400 if a check fails.
    *
    * @param guard set if guardrails have inspected the body
    */
@@ -226,8 +226,8 @@ export interface StepMoney {
   checkpoint(): Promise<void>;
   /**
    * Resolves with true if the hold covers another step in addition to the usage so far. Extends the hold if
-   * necessary. Resolves with false if the organization lacks the money, or the key the tokens in its rate
-   * limit. Rejects with 429 instead if nothing was used yet.
+   * necessary. Resolves with false if the organization has too little money, or if the key's token window has
+   * too few tokens left. Rejects with 429 if the window has too few tokens and nothing was used yet.
    */
   reserveStep(candidate: Candidate, usage: Usage, step: StepBound): Promise<boolean>;
 }
@@ -256,7 +256,7 @@ export interface StepBound {
   readonly costFemto: ExactInteger;
   /** The part of `costFemto` for the gateway's own tools. */
   readonly toolsFemto?: ExactInteger;
-  /** Undefined if the step calls no model. */
+  /** Tokens of the model. Undefined if the step calls no model. */
   readonly tokens?: number;
 }
 

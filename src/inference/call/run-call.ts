@@ -146,8 +146,9 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   /**
-   * Returns the guardrails of a call, or undefined if it has none. Throws, or rejects with, 404 and 400. Not
-   * `async`: a chat whose guardrails are cached, or that has none, then has no additional await before its call.
+   * Returns the guardrails of a call, or undefined if it has none. Throws, or rejects with, 404 if the named
+   * guardrail does not exist, and 400 if a guardrail cannot inspect the requested output. Not `async`, so that a
+   * chat without guardrails, or with cached guardrails, has no additional await before its call.
    */
   guardOf(call: IncomingCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
     if (call.applyGuardrails === undefined) return undefined;
@@ -173,7 +174,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   /**
    * Returns the plan of a request. Returns it without a promise if the organization's models and keys are
-   * cached. Throws 404, 403, 400.
+   * cached. Throws 404 if a model does not exist, 403 if the key is not allowed to use it, and 400 if no
+   * candidate can serve the request.
    */
   route(call: RoutedCall<Request>): RoutePlan | Promise<RoutePlan> {
     const preferences = routePreferences(call.request.fields);

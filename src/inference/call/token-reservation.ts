@@ -13,7 +13,7 @@ import { type CostBound, tokensOfBound } from "./endpoint.ts";
 /** An API key with a token limit. */
 type LimitedKey = Pick<ApiKeyRecord, "id"> & {
   readonly rateLimitTpm: number;
-  /** True for low-priority calls. The value is that of the caller. */
+  /** True if the caller's calls have low priority. */
   readonly isLowPriority?: boolean | undefined;
 };
 
@@ -70,9 +70,9 @@ export class TokenReservation {
   }
 
   /**
-   * Admits a call with its highest possible usage. If the caller set no limit of units, the
-   * limit is lowered to fit into the window, like that of a hold. Returns undefined if the call uses no counted tokens. Rejects with 429,
-   * and with 400 if the call can never be admitted.
+   * Admits a call with its highest possible usage. If the caller set no limit of units, the limit is lowered to
+   * fit into the window, as for a hold. Returns undefined if the call uses no counted tokens. Rejects with 429
+   * if the window has too few tokens left, and with 400 if the call can never be admitted.
    */
   static async take(
     source: TokenSource,
@@ -101,7 +101,7 @@ export class TokenReservation {
 
   /**
    * Reserves tokens for another step, after steps that used `usedBefore` tokens. Resolves with false if the
-   * window has too few tokens left. Rejects with 429 instead if nothing was used before.
+   * window has too few tokens left for a later step. Rejects with 429 if it has too few for the first step.
    */
   async reserveStep(usedBefore: number, tokens: number): Promise<boolean> {
     if (usedBefore > this.#usedBefore) {

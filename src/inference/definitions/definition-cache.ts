@@ -35,7 +35,10 @@ class OrganizationDefinitions {
     return this.#byId.size === 0;
   }
 
-  /** Returns the enforced guardrails of the key and the guardrail that the request names. Throws 404. */
+  /**
+   * Returns the enforced guardrails of the key and the guardrail that the request names. Throws 404 if the
+   * named guardrail does not exist.
+   */
   guardrails(keyId: string, guardrailName: string | undefined): readonly Guardrail[] {
     const ids = [this.#defaults.get(""), this.#defaults.get(keyId)];
     if (guardrailName !== undefined) {
@@ -69,7 +72,7 @@ export class DefinitionCache {
 
   /**
    * Returns a preset. Returns it without a promise if the organization's definitions are cached. Throws, or
-   * rejects with, 404.
+   * rejects with, 404 if the preset does not exist.
    */
   preset(organizationId: string, nameOrId: string): Preset | Promise<Preset> {
     const cached = this.#cache.of(organizationId);
@@ -80,7 +83,7 @@ export class DefinitionCache {
 
   /**
    * Returns the guardrails of a call, or undefined if it has none. Returns them without a promise if the
-   * organization's definitions are cached. Throws, or rejects with, 404.
+   * organization's definitions are cached. Throws, or rejects with, 404 if the named guardrail does not exist.
    */
   guardrails(
     organizationId: string,

@@ -18,7 +18,7 @@ export interface DefinitionGroup {
   readonly members: TProperties;
   readonly shape: TSchema;
   readonly example: Fields;
-  /** Returns the stored body. Throws 400. */
+  /** Returns the stored body. Throws 400 if a member is invalid. */
   bodyOf(stated: Fields, current?: Fields): Fields;
   /** Returns the members of the response besides id, name and times. */
   shapeOf(record: DefinitionRecord): Fields;

@@ -47,7 +47,7 @@ export type LongBodyRead<Facts> =
   | {
       readonly facts: Facts;
       readonly presetName?: undefined;
-      /** Set if guardrails were applied to the body. */
+      /** The result of the guardrails. Undefined if none apply to the body. */
       readonly screened?: ScreenedBody | undefined;
     }
   | { readonly presetName: string };

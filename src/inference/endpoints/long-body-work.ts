@@ -12,7 +12,7 @@ export interface LongBodyForm {
   parse(text: string): unknown;
   /** Returns the part of the request that can name a preset. Undefined if that part is the whole request. */
   bodyOf?(request: never): unknown;
-  /** Checks the request against the schema. Throws 400. */
+  /** Throws 400 if the request does not match the schema. */
   check(request: never): void;
   /** Returns the request with the members that its preset adds. */
   fill(request: never, preset: Preset): unknown;

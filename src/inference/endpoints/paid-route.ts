@@ -15,7 +15,7 @@ export interface PaidContext extends RequestContext {
    */
   storeLargeResult?(body: Uint8Array): Promise<void>;
   readonly internalIdempotency?: InternalIdempotencyKey | undefined;
-  /** Set if the provider answers the request in a batch. */
+  /** The phase of a request that the provider answers in a batch. Undefined for live requests. */
   readonly batchPhase?: BatchPhase | undefined;
 }
 

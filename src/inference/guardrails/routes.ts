@@ -75,7 +75,7 @@ export function guardrailRoutes(
 
 type StatedRule = { readonly [Name in keyof GuardrailRule]?: GuardrailRule[Name] | null };
 
-/** Returns the rule in its stored form. Throws 400. */
+/** Returns the rule in its stored form. Throws 400 if its members do not fit its type, or if its pattern is invalid. */
 function ruleOf(stated: StatedRule, at: number, canModerate: boolean): GuardrailRule {
   const { type, pattern, entities } = stated as GuardrailRule;
   const rulePath = `rules.${at}`;

@@ -23,7 +23,7 @@ export interface NewMedia {
 }
 
 export interface StoredMedia extends Omit<NewMediaLink, "id"> {
-  /** Returns the bytes. Throws 404 if the link has expired in the meantime, and 503. */
+  /** Returns the bytes. Throws 404 if the link has expired in the meantime, and 503 if the store fails. */
   read(range: ByteRange): Promise<ReadableStream<Uint8Array>>;
 }
 
@@ -71,7 +71,7 @@ export class MediaLinks {
     const failed = writes.find((result) => result.status === "rejected");
     if (failed !== undefined) throw asStorageFailure(failed.reason);
     if ((await beginMediaLinks(sql, ids)) === ids.length) return ids;
-    // Their rows have possibly been deleted. In that case nothing else would delete the bytes.
+    // The rows of the links may have been deleted. Then nothing else would delete the bytes.
     await Promise.all(ids.map((id) => this.#remove(id)));
     throw overloaded("The links could not be created in time; try again.");
   }

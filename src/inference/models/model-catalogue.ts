@@ -104,12 +104,12 @@ export class ModelCatalogue {
     return { ...openRouterFields(model, this.#providers), ...describeModelDetail(model) };
   }
 
-  /** Returns the model with this name. Throws 404 model_not_found. */
+  /** Returns the model with this name. Throws 404 if no model, or more than one, has the name. */
   async find(organizationId: string, name: string): Promise<CatalogueModel> {
     return findModel(await this.#tunedModels.indexFor(organizationId, [name]), name);
   }
 
-  /** Returns each model once, in the order of the names. Throws 404 model_not_found. */
+  /** Returns each model once, in the order of the names. Throws 404 like `find`. */
   async compare(organizationId: string, names: readonly string[]): Promise<ModelComparison[]> {
     const index = await this.#tunedModels.indexFor(organizationId, names);
     const models = new Set(names.map((name) => findModel(index, name, "models")));
@@ -135,7 +135,7 @@ export class ModelCatalogue {
 
   /**
    * Deletes a fine-tuned model of the organization and returns its id. Its job deletes it at the provider.
-   * Throws 404 for an unknown model, and 403 for a model of the catalogue.
+   * Throws 404 if the model does not exist, and 403 if it belongs to the catalogue.
    */
   async remove(key: ApiKeyRecord, name: string, author: Author): Promise<string> {
     const { organizationId } = key;
@@ -193,8 +193,8 @@ function matches(model: CatalogueModel, filter: ModelFilter): boolean {
 }
 
 /**
- * Returns the model with this id, active or not, or with this slug if only one model has it. Throws 404
- * model_not_found.
+ * Returns the model with this id, active or not, or with this slug if only one model has it. Throws 404 if
+ * there is no such model.
  *
  * @param param the query parameter that contained the name
  */

@@ -69,7 +69,7 @@ export function presetRoutes(presets: DefinitionService): RouteDefinition[] {
 
 /**
  * Returns the preset. A null or absent member of a new preset is unset. In a change, an absent member keeps
- * its value. Throws 400.
+ * its value. Throws 400 if a chat request with these parameters would be rejected, or if they are too large.
  */
 function presetOf(stated: PresetBody, current: Readonly<Record<string, unknown>> = {}) {
   const changed = { ...current, ...stated };

@@ -63,9 +63,10 @@ export class BackgroundRun {
   }
 
   /**
-   * Stores the response and its first events.
+   * Stores the response and its first events. Throws 429 if the organization has the maximum number of running
+   * responses.
    *
-   * @param json the response in its queued state. Throws 429.
+   * @param json the response in its queued state
    */
   async begin(json: string): Promise<void> {
     const created = eventFrame("response.created", 0, `"response":${json}`);

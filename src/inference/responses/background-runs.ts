@@ -118,7 +118,7 @@ export class BackgroundRuns {
       const outcome = await call.run({
         // No headers, because a cached answer leaves nothing to run in the background.
         ...{ ...incoming, log, lifetime, headers: undefined },
-        // The background progress is that of the original request, whatever guardrails redact.
+        // A redacted request is a copy. It shares the progress object of the original request.
         applyGuardrails: async (guard) =>
           Object.assign(await incoming.applyGuardrails!(guard), { background: request.background }),
         clientSignal: run.signal,

@@ -143,7 +143,7 @@ export class BackgroundStore {
     return pieces.map(({ sealed, ...position }) => ({ ...position, plain: keyring.open(sealed) }));
   }
 
-  /** Returns the response in its current state, as JSON. Throws 404. */
+  /** Returns the response in its current state, as JSON. Throws 404 if it does not exist. */
   async response(organizationId: string, id: string): Promise<Uint8Array> {
     const { responses } = this.#dependencies;
     const answered = await responses.response(organizationId, id);

@@ -42,7 +42,10 @@ export class Conversations {
     this.#dependencies = dependencies;
   }
 
-  /** Creates a conversation with its first items. Throws 403 and 413. */
+  /**
+   * Creates a conversation with its first items. Throws 403 if the organization has too many conversations, and
+   * 413 if the items are too long.
+   */
   async create(
     organizationId: string,
     metadata: Metadata,
@@ -58,14 +61,14 @@ export class Conversations {
     return this.find(organizationId, id);
   }
 
-  /** Returns the conversation. Throws 404. */
+  /** Returns the conversation. Throws 404 if it does not exist. */
   async find(organizationId: string, id: string): Promise<ConversationRecord> {
     const conversation = await findConversation(this.#dependencies.sql, organizationId, id);
     if (conversation === undefined) throw conversationNotFound(id);
     return conversation;
   }
 
-  /** Replaces the metadata. Throws 404. */
+  /** Replaces the metadata. Throws 404 if the conversation does not exist. */
   async update(
     organizationId: string,
     id: string,
@@ -78,13 +81,16 @@ export class Conversations {
     return this.find(organizationId, id);
   }
 
-  /** Deletes the conversation. Throws 404. */
+  /** Deletes the conversation. Throws 404 if it does not exist. */
   async delete(organizationId: string, id: string): Promise<void> {
     const { sql } = this.#dependencies;
     if (!(await deleteConversation(sql, organizationId, id))) throw conversationNotFound(id);
   }
 
-  /** Adds items after the existing items. Returns them in their stored form. Throws 404 and 413. */
+  /**
+   * Adds items after the existing items. Returns them in their stored form. Throws 404 if the conversation does
+   * not exist, and 413 if it would become too long.
+   */
   async addItems(organizationId: string, id: string, items: readonly Item[]): Promise<Item[]> {
     const { sql, store } = this.#dependencies;
     const { bytes } = await this.find(organizationId, id);
@@ -100,7 +106,10 @@ export class Conversations {
     return storedItems;
   }
 
-  /** Returns all items, including removed ones, and the ids of the removed ones. Throws 404 and 413. */
+  /**
+   * Returns all items, including removed items, and the ids of the removed items. Throws 404 if the conversation
+   * does not exist, and 413 if it is too long.
+   */
   async items(
     organizationId: string,
     id: string,

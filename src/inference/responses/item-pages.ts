@@ -43,7 +43,10 @@ export function pageOf({ query }: RequestContext): PageOptions {
   };
 }
 
-/** Returns the JSON of a page of items, or of a single requested item. Throws 400 and 404. */
+/**
+ * Returns the JSON of a page of items, or of a single requested item. Throws 400 if the item before the page
+ * does not exist, and 404 if the requested item does not exist.
+ */
 export async function readPage(
   thread: AnswerThread,
   owner: string,

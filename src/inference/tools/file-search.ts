@@ -42,7 +42,7 @@ interface FoundPassage {
 export interface FileSearchStores {
   /** Parses a filter. Throws 400 if it is invalid. */
   readFilter(value: unknown): AttributeFilter;
-  /** Rejects with 404 if the organization does not have one of the stores, and with 400 if one has expired. */
+  /** Rejects with 404 if a store does not exist in the organization, and with 400 if a store has expired. */
   assertSearchable(organizationId: string, storeIds: readonly string[]): Promise<void>;
   /** Searches the stores. Stores deleted in the meantime have no results. */
   searchAll(

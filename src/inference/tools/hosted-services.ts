@@ -7,7 +7,7 @@ import type { WebSearch } from "./web-search/web-search.ts";
 export interface HostedServices {
   readonly registry: ToolRegistry;
   readonly prices: ToolPrices;
-  /** Undefined if the gateway does not search the web. */
+  /** The web search. Undefined if the gateway does not search the web. */
   readonly webSearch: WebSearch | undefined;
   /** Returns true if the operator allows the organization's models to use tools that operate a computer. */
   mayUseComputer(organizationId: string): Promise<boolean>;

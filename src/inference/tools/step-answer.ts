@@ -54,7 +54,7 @@ export class StepAnswer {
     this.#options = options;
   }
 
-  /** Undefined until the model has ended its answer. */
+  /** The end of the model's answer. Undefined until then. */
   get finish(): Finish | undefined {
     return this.#finish;
   }

@@ -339,7 +339,7 @@ class Run extends OwnedRun {
     this.#cancelExpiry();
   }
 
-  /** Only the first end counts. */
+  /** Ends the batch. Does nothing if it has already ended. */
   #end(end: BatchEnd): void {
     if (!this.#ended.signal.aborted) this.#ended.abort(end);
   }

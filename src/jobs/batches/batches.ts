@@ -33,7 +33,11 @@ export class Batches {
     this.#dependencies = dependencies;
   }
 
-  /** Creates a batch. The key pays for its requests. Throws 400, 403, 404, 429. */
+  /**
+   * Creates a batch. The key pays for its requests. Throws 403 if the key is not allowed to call the endpoint,
+   * 404 if the input file does not exist, 400 if it is too large or has another purpose, and 429 if the
+   * organization has too many running batches.
+   */
   async create(
     key: ApiKeyRecord,
     { endpoint, inputFile, metadata }: BatchRequest,
@@ -60,7 +64,7 @@ export class Batches {
     return this.find(organizationId, id);
   }
 
-  /** Throws 404. */
+  /** Returns a batch. Throws 404 if the batch does not exist. */
   async find(organizationId: string, id: string): Promise<BatchRecord> {
     const isId = BATCH_ID.test(id);
     const batch = isId ? await findBatch(this.#dependencies.sql, organizationId, id) : undefined;
@@ -84,7 +88,10 @@ export class Batches {
     return listBatches(this.#dependencies.sql, organizationId, page);
   }
 
-  /** Cancels a batch. Running requests end, and no further request is called. Throws 404, 409. */
+  /**
+   * Cancels a batch. Running requests end, and no further request is called. Throws 404 if the batch does not
+   * exist, and 409 if its status no longer allows it.
+   */
   async cancel(organizationId: string, id: string): Promise<BatchRecord> {
     await this.find(organizationId, id);
     await cancelBatch(this.#dependencies.sql, organizationId, id);

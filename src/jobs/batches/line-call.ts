@@ -28,7 +28,7 @@ export interface LineCallDependencies {
   readonly inFlight: { begin(): void; end(): void; readonly isStopping: boolean };
   /** Returns the key with its current rights. Rejects if the key can no longer call. */
   usableKey(keyId: string): Promise<ApiKeyRecord>;
-  /** Records requests that have ended, like those of clients. */
+  /** Records a request of a batch that has ended, in the same way as a client's request. */
   note(request: RequestRecord): void;
 }
 
@@ -266,7 +266,7 @@ function newCall(requestId: string): LoggedCall {
   return { requestId, startedMs: performance.now(), log: {}, lifetime: {} };
 }
 
-/** Reads the body like the HTTP pipeline. Throws 400. */
+/** Reads the body like the HTTP pipeline. Throws 400 if the body does not match the route's schema. */
 async function readBody(
   route: RouteDefinition,
   body: unknown,

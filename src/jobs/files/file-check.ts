@@ -41,7 +41,10 @@ export class ExpiresAfter {
   #hasAnchor = false;
   #seconds: number | undefined;
 
-  /** Reads a part. Returns false if the part does not belong to `expires_after`. Throws 400. */
+  /**
+   * Reads a part. Returns false if the part does not belong to `expires_after`. Throws 400 if the part is
+   * invalid or repeated.
+   */
   take(part: string, value: string): boolean {
     if (part === "expires_after") {
       const stated = jsonValue(value);
@@ -55,7 +58,10 @@ export class ExpiresAfter {
     return true;
   }
 
-  /** The lifetime in seconds. Undefined if the upload states none. Throws 400 if only one member is stated. */
+  /**
+   * The lifetime in seconds. Undefined if the upload states no lifetime. Throws 400 if only the anchor or only
+   * the seconds are stated.
+   */
   get seconds(): number | undefined {
     if (this.#hasAnchor === (this.#seconds !== undefined)) return this.#seconds;
     throw wrongExpiry("needs both anchor and seconds");
@@ -138,7 +144,7 @@ export class UndecidedCheck {
     for (const outcome of this.#outcomes.values()) attempt(outcome, (check) => check.end());
   }
 
-  /** Returns the check of the purpose in its current state. Throws its fault. */
+  /** Returns the check of the purpose in its current state. Throws the fault of the check if it has failed. */
   decide(purpose: FilePurpose): FileCheck | undefined {
     const outcome = this.#outcomes.get(purpose);
     if (outcome !== undefined && "fault" in outcome) throw outcome.fault;
@@ -160,7 +166,7 @@ function attempt(
 
 const MAX_IMAGE_SIDE_PIXELS = 16_384;
 
-/** Accepts images in the formats that the specification names, and checks their dimensions. Throws 400. */
+/** Throws 400 if a file is not a PNG, JPEG or WEBP image, or its dimensions are unreadable or too large. */
 class ImageCheck implements FileCheck {
   #head = new Uint8Array(0);
   #header: ImageHeader | undefined;

@@ -47,7 +47,7 @@ export class FileLibrary {
     return listFiles(this.#dependencies.sql, listing);
   }
 
-  /** Throws 404. */
+  /** Returns a file. Throws 404 if the file does not exist. */
   async find(organizationId: string, fileId: string): Promise<FileRecord> {
     assertFileId(fileId);
     return (await findFile(this.#dependencies.sql, organizationId, fileId)) ?? notFound();
@@ -63,7 +63,10 @@ export class FileLibrary {
     return (await findFileById(sql, fileId)) ?? notFound();
   }
 
-  /** Returns the content or a part of it. Empty if the content does not exist yet. Throws 404, 503. */
+  /**
+   * Returns the content or a part of it. Empty if the content does not exist yet. Throws 404 if the file was
+   * just deleted, and 503 if the store cannot be reached.
+   */
   async read(file: FileRecord, range?: ByteRange): Promise<ReadableStream<Uint8Array>> {
     if (file.storageKey === null) return new Blob([]).stream();
     try {
@@ -72,13 +75,13 @@ export class FileLibrary {
       return await this.#dependencies.storage.read(file.storageKey, range ?? whole);
     } catch (error) {
       if (!(error instanceof ObjectMissingError)) throw asStorageFailure(error);
-      // Throws 404 if the file was just deleted. Otherwise the store has lost it.
+      // Throws 404 if the file was just deleted. Otherwise the store has lost its bytes.
       await this.find(file.organizationId, file.id);
       throw error;
     }
   }
 
-  /** Deletes a file. Current reads continue to their end. Throws 404. */
+  /** Deletes a file. Current reads continue to their end. Throws 404 if the file does not exist. */
   async remove(organizationId: string, fileId: string): Promise<void> {
     const { sql, onDeleted } = this.#dependencies;
     assertFileId(fileId);
@@ -112,7 +115,7 @@ function linkSeconds({ expiresAtMs }: FileRecord, nowMs: number): number {
   return Math.max(1, Math.min(LINK_LIFETIME_SECONDS, left));
 }
 
-/** Throws 404 for an invalid id. A path can contain any text, even one that the database does not accept. */
+/** Throws 404 if the id is invalid. A path can contain any text, even text that the database does not accept. */
 function assertFileId(text: string): void {
   if (!FILE_ID.test(text)) notFound();
 }

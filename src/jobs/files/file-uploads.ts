@@ -56,8 +56,9 @@ export class FileUploads {
   }
 
   /**
-   * Lets `receive` fill an upload and creates a file from it. If either fails, nothing remains. Throws the
-   * errors of `receive` and `admitAgain`, and 400, 403, 413, 503.
+   * Lets `receive` fill an upload and creates a file from the upload. If either fails, nothing remains. Throws
+   * the errors of `receive` and `admitAgain`, 400 if the upload is invalid, 403 if it exceeds the storage quota,
+   * and 503 if too many uploads run or the file cannot be stored now.
    */
   async run(
     organizationId: string,
@@ -150,7 +151,10 @@ export class FileUpload {
     this.#leastBytes = leastBytes;
   }
 
-  /** Sets the purpose. Throws 400, and 413 if the bytes so far are too large for it. */
+  /**
+   * Sets the purpose. Throws 400 if the purpose is unknown or already set, and 413 if the file is already too
+   * large for the purpose.
+   */
   setPurpose(purpose: string): void {
     if (this.#purpose !== undefined) throw invalid("purpose", "purpose is given more than once.");
     if (!isUploadPurpose(purpose)) {
@@ -166,12 +170,18 @@ export class FileUpload {
     else this.#check?.decide(purpose);
   }
 
-  /** Reads a form part that states when the file expires. Returns false for another part. Throws 400. */
+  /**
+   * Reads a form part that states when the file expires. Returns false for another part. Throws 400 if the part
+   * is invalid or repeated.
+   */
   takeExpiry(part: string, value: string): boolean {
     return this.#expiresAfter.take(part, value);
   }
 
-  /** Begins the file. Throws 400, 403, 413. */
+  /**
+   * Begins the file. Throws 400 if the upload already has a file or the filename is invalid, 413 if the file is
+   * too large, 403 if it does not fit into the storage quota, and 503 if the upload was declared dead.
+   */
   async begin(heading: FileHeading): Promise<void> {
     if (this.#heading !== undefined) throw invalid("file", "file is given more than once.");
     assertFilename(heading.filename);
@@ -182,7 +192,11 @@ export class FileUpload {
     await this.#stored.reserve(this.#leastBytes);
   }
 
-  /** Writes a piece. Resolves when more can be written. Throws 400, 403, 413, 503. */
+  /**
+   * Writes a piece. Resolves when more can be written. Throws 400 if the bytes are invalid for the purpose, 413
+   * if the file is too large, 403 if it does not fit into the storage quota, and 503 if it cannot be checked or
+   * stored now.
+   */
   async write(piece: Uint8Array): Promise<void> {
     assertSize(this.#stored.bytes + piece.byteLength, this.#purpose);
     await this.#check?.write(piece);
@@ -193,7 +207,10 @@ export class FileUpload {
     }
   }
 
-  /** Called after the file's last byte. Throws 400, 503. */
+  /**
+   * Called after the file's last byte. Throws 400 if the bytes are invalid for the purpose, and 503 if they
+   * cannot be checked now.
+   */
   async end(): Promise<void> {
     await this.#check?.end();
   }
@@ -203,7 +220,11 @@ export class FileUpload {
     this.#check?.drop();
   }
 
-  /** Creates the file after everything has arrived. Throws the errors of `admitAgain`, 400, 403, 503. */
+  /**
+   * Creates the file after everything has arrived. Throws the errors of `admitAgain`, 400 if the upload is
+   * incomplete or invalid, 403 if the file does not fit into the storage quota, and 503 if it cannot be stored
+   * now.
+   */
   async finish(admitAgain: () => Promise<void>): Promise<FileRecord> {
     const purpose = this.#purpose;
     const heading = this.#heading;
@@ -335,7 +356,7 @@ class StoredUpload {
   }
 
   /**
-   * Reserves bytes of the quota. Throws 403 if they do not fit.
+   * Reserves bytes of the quota. Throws 403 if they do not fit, and 503 if the upload was declared dead.
    *
    * @param bytes minimum size of the file
    */
@@ -346,7 +367,10 @@ class StoredUpload {
     this.#reservedBytes = bytes;
   }
 
-  /** Writes a piece. Resolves when the store can take more. Throws 403, StorageError. */
+  /**
+   * Writes a piece. Resolves when the store can take more. Throws StorageError if the store fails, 403 if the
+   * bytes do not fit into the quota, and 503 if the upload was declared dead.
+   */
   async write(piece: Uint8Array): Promise<void> {
     this.#hash.update(piece);
     await this.#writer.write(piece);
@@ -356,13 +380,16 @@ class StoredUpload {
     }
   }
 
-  /** Resolves when all bytes are durable. Nothing can be written after that. Throws StorageError. */
+  /** Resolves when all bytes are durable. Nothing can be written after that. Throws StorageError if the store fails. */
   async end(): Promise<void> {
     await this.#writer.finish();
     this.#isWhole = true;
   }
 
-  /** Creates a file from the stored bytes. Throws 403. After an error the upload must be abandoned. */
+  /**
+   * Creates a file from the stored bytes. Throws 403 if the bytes do not fit into the quota, and 503 if the
+   * upload was declared dead. After an error the upload must be abandoned.
+   */
   async finish(nameFile: () => NewFile, isAnnounced = false): Promise<FileRecord> {
     const content = {
       storageKey: this.storageKey,
@@ -403,7 +430,7 @@ class StoredUpload {
     if (!this.#isWhole) await this.#writer.abort();
     try {
       const isOurs = await abandonFileUpload(sql, this.storageKey);
-      // If the upload was declared dead, bytes can have arrived after the cleaning removed them.
+      // If the upload was declared dead, bytes may have arrived after the cleaning.
       if (!isOurs && (await this.#createdFile()) !== undefined) return;
       await storage.remove(this.storageKey);
       await forgetRemoval(sql, this.storageKey);

@@ -85,7 +85,11 @@ export class JobFiles {
     await announceFile(this.#dependencies.sql, newFile(result));
   }
 
-  /** Writes the content of an announced file, which is then `processed`. Throws 403, 404, 503. */
+  /**
+   * Writes the content of an announced file, which is then `processed`. Throws 404 if the file does not exist,
+   * 400 if its status is `error`, 403 if the content exceeds the storage quota, and 503 if the content cannot be
+   * stored now.
+   */
   async writeResult(
     result: ResultFile,
     content: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
@@ -112,8 +116,8 @@ export class JobFiles {
   }
 
   /**
-   * Changes the status of an existing file without its content. No other function does this. Throws 404, and
-   * 400 if the status does not allow the change.
+   * Changes the status of an existing file without its content. No other function does this. Throws 404 if the
+   * file does not exist, 400 if the status does not allow the change, and 503 if it changes at every attempt.
    */
   async trigger(
     file: { readonly id: string; readonly organizationId: string },

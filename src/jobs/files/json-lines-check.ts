@@ -33,8 +33,8 @@ type LineCheck = (line: Record<string, unknown>) => LineFault | undefined;
 
 /**
  * Checks a JSON Lines file (jsonlines.org) line by line, with at most one line in memory. It must be UTF-8
- * with one JSON object per line, in the form of the purpose. Blank lines are allowed. Throws 400
- * invalid_jsonl with the line.
+ * with one JSON object per line, as the purpose requires. Blank lines are allowed. Throws 400
+ * invalid_jsonl if a line is invalid, whose number the message states, or if the file has no JSON.
  */
 export class JsonLinesCheck implements FileCheck {
   readonly contentType = "application/jsonl";

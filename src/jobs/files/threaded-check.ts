@@ -56,7 +56,10 @@ export class CheckingThread {
   }
 }
 
-/** The check of one upload. Must be dropped at its end. Rejects with 400, and with 503 if the thread is lost. */
+/**
+ * The check of one upload. Must be dropped at its end. Rejects with 400 if the bytes are invalid, and with 503 if
+ * the thread cannot check them.
+ */
 export class ThreadedCheck {
   readonly #thread: FairWorkThread;
   readonly #owner: string;

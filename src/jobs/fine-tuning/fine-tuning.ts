@@ -63,7 +63,7 @@ const MAX_RUNNING_JOBS = 25;
 const MAX_TUNED_MODELS = 1_000;
 const FINE_TUNE = "fine-tune";
 const MAX_SEED = 2_147_483_647;
-/** Attempts of a cancellation, each of which is repeated if the job has changed in the meantime. */
+/** Maximum attempts of a cancellation. An attempt fails if the job changes in the meantime. */
 const MAX_DECISIONS = 16;
 
 /** The fine-tuning jobs of organizations (spec 4.10), for requests. job-owner.ts runs them. */
@@ -74,7 +74,14 @@ export class FineTuning {
     this.#dependencies = dependencies;
   }
 
-  /** Creates a job, and holds the maximum cost of the training. Throws 400, 402, 403, 404, 429. */
+  /**
+   * Creates a job, and holds the maximum cost of the training. Throws these statuses:
+   *
+   * - 404 if the model does not exist, and 400 if it cannot be trained or a file cannot be used,
+   * - 403 if the key is not allowed to use the model, or the organization has too many jobs or tuned models,
+   * - 429 if the key's rate limit is reached,
+   * - 402 if the credit or a budget does not cover the hold, or the plan is BYOK and the provider is not the sandbox.
+   */
   async create(
     arrival: RateSubject,
     request: JobRequest,
@@ -102,7 +109,7 @@ export class FineTuning {
     return { job: job!, headers };
   }
 
-  /** Throws 404 job_not_found. */
+  /** Returns a job. Throws 404 job_not_found if the job does not exist. */
   async find(organizationId: string, id: string): Promise<JobRecord> {
     // The database accepts no character 0, which a path can contain.
     if (id.includes("\0")) throw notFound();
@@ -121,7 +128,10 @@ export class FineTuning {
     return listed;
   }
 
-  /** Lists events, newest first. Throws 404, and 400 if the event `after` does not exist. */
+  /**
+   * Lists events, newest first. Throws 404 if the job does not exist, and 400 if the event `after` does not
+   * exist.
+   */
   async events(
     organizationId: string,
     id: string,
@@ -140,7 +150,7 @@ export class FineTuning {
 
   /**
    * Returns the events after `lastEventId`, oldest first, until the job has ended. Returns all events if the
-   * job has no such event. Throws 404.
+   * job has no such event. Throws 404 if the job does not exist, and 503 if too many event streams are open.
    */
   async follow(
     organizationId: string,
@@ -155,7 +165,10 @@ export class FineTuning {
     return feeds.follow(organizationId, job.id, lastSequence ?? 0, follower);
   }
 
-  /** Cancels a job. Throws 404, and 409 job_not_cancellable if it has ended. */
+  /**
+   * Cancels a job. Throws 404 if the job does not exist, 409 job_not_cancellable if it has ended, and 503 if it
+   * changes during every attempt.
+   */
   async cancel(organizationId: string, id: string): Promise<JobRecord> {
     for (let decision = 0; decision < MAX_DECISIONS; decision++) {
       const before = await this.find(organizationId, id);
@@ -178,7 +191,10 @@ export class FineTuning {
     throw overloaded("The job is busy. Try again shortly.");
   }
 
-  /** Returns the bytes of the training file, which bound its tokens. Throws 400. */
+  /**
+   * Returns the bytes of the training file, which bound its tokens. Throws 400 if the training or validation
+   * file does not exist, is not processed, or has another purpose.
+   */
   async #trainingBytes(organizationId: string, request: JobRequest): Promise<number> {
     const { sql } = this.#dependencies;
     const bytesOf = async (id: string, param: string): Promise<number> => {
@@ -198,7 +214,7 @@ export class FineTuning {
     return bytes;
   }
 
-  /** Throws 403 quota_exceeded. */
+  /** Throws 403 quota_exceeded if the organization has too many running jobs or tuned models. */
   async #assertRoom(organizationId: string): Promise<void> {
     const { sql, tunedModels } = this.#dependencies;
     const running = await countRunningJobs(sql, organizationId);
@@ -275,8 +291,9 @@ interface TunableModel {
 }
 
 /**
- * Returns the base model of a name and the endpoint that trains it: the first one whose provider trains.
- * Throws 404 model_not_found, or 400 unsupported_model if no provider trains it or the price is unknown.
+ * Returns the base model of a name and the endpoint that trains it: the first endpoint whose provider can train.
+ * Throws 404 model_not_found if no model has the name, and 400 unsupported_model if no provider trains it or
+ * the price is unknown.
  */
 function tunableModel(
   models: ModelIndex,

@@ -313,7 +313,7 @@ function pageOf(context: RequestContext): { after: string | undefined; limit: nu
   return { after, limit };
 }
 
-/** Returns the request of a body. Throws 400. */
+/** Returns the request of a body. Throws 400 if the metadata has too many tags. */
 function requestOf(body: CreateBody): JobRequest {
   assertTagged(body.metadata);
   return {

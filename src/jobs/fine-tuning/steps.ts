@@ -46,7 +46,7 @@ export interface StepContext {
   readonly contextTokens: number;
   readonly nowMs: number;
   random(): number;
-  /** Returns false if the lease can have moved to another owner. The provider must then not be called. */
+  /** Returns false if the lease may have moved to another owner. The provider must then not be called. */
   isOwner(): boolean;
   /** Calls the provider. The call is aborted after `timeoutMs`, and if the job is lost. */
   call<Result>(run: (signal: AbortSignal) => Promise<Result>, timeoutMs?: number): Promise<Result>;

@@ -9,7 +9,7 @@ const MAX_VALUE_CHARACTERS = 512;
 const MEMBERS = { compound: ["type", "filters"], comparison: ["type", "key", "value"] } as const;
 const COMPARISONS = ["eq", "ne", "gt", "gte", "lt", "lte"] as const;
 
-/** Parses the `filters` of a search, in OpenAI's form. Throws 400. */
+/** Parses the `filters` of a search, in OpenAI's form. Throws 400 if a filter is invalid. */
 export function readFilter(value: unknown): AttributeFilter {
   return new FilterReader().read(value, 1);
 }

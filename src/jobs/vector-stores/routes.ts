@@ -145,7 +145,7 @@ function searchRoute(stores: VectorStores): RouteDefinition {
   });
 }
 
-/** Returns the weights. Throws 400. */
+/** Returns the weights, 1 by default. Throws 400 if both are 0. */
 function weightsOf(
   stated: { readonly embedding_weight: number; readonly text_weight: number } | undefined,
 ): RankingWeights {

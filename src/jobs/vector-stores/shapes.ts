@@ -33,7 +33,7 @@ export interface StatedExpiry {
   readonly days: number;
 }
 
-/** Throws 400. */
+/** Converts the file of a body. Throws 400 if chunks would overlap by more than half of their tokens. */
 export function addedFile({ file_id, attributes, chunking_strategy }: StatedFile): AddedFile {
   return {
     fileId: file_id,

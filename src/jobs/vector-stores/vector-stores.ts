@@ -87,7 +87,10 @@ export class VectorStores {
     this.#dependencies = dependencies;
   }
 
-  /** Throws 400, 403, 404. */
+  /**
+   * Creates a store with files. Throws 404 if a file does not exist, 400 if a file is not processed, and 403 if
+   * the organization has too many stores or there are too many files.
+   */
   async create(
     caller: Caller,
     store: Omit<NewVectorStore, "id" | "organizationId">,
@@ -106,7 +109,7 @@ export class VectorStores {
     return this.find(organizationId, id);
   }
 
-  /** Throws 404. */
+  /** Returns a store. Throws 404 if the store does not exist. */
   async find(organizationId: string, id: string): Promise<VectorStore> {
     if (!STORE_ID.test(id)) throw noStore();
     const [store] = await findVectorStores(this.#sql, organizationId, [id]);
@@ -117,14 +120,14 @@ export class VectorStores {
     return listVectorStores(this.#sql, organizationId, page);
   }
 
-  /** Throws 404, and 400 if the store has expired. */
+  /** Changes a store. Throws 404 if the store does not exist, and 400 if it has expired. */
   async update(organizationId: string, id: string, change: StoreChange): Promise<VectorStore> {
     await this.#findCurrent(organizationId, id);
     if (!(await updateVectorStore(this.#sql, organizationId, id, change))) throw noStore();
     return this.find(organizationId, id);
   }
 
-  /** Throws 404. */
+  /** Deletes a store. Throws 404 if the store does not exist. */
   async remove(organizationId: string, id: string): Promise<void> {
     if (!STORE_ID.test(id)) throw noStore();
     const isDeleted = await this.#sql.begin((transaction) =>
@@ -133,7 +136,10 @@ export class VectorStores {
     if (!isDeleted) throw noStore();
   }
 
-  /** Throws 400, 403, 404. */
+  /**
+   * Adds a file to a store. Throws 404 if the store or the file does not exist, 400 if the store has expired or
+   * the file is not processed, and 403 if the store is full.
+   */
   async addFile(caller: Caller, storeId: string, file: AddedFile): Promise<VectorStoreFile> {
     if (!STORE_ID.test(storeId)) throw noStore();
     const payer = await this.#payer(caller);
@@ -141,7 +147,7 @@ export class VectorStores {
     return this.findFile(caller.key.organizationId, storeId, file.fileId);
   }
 
-  /** Throws 404. */
+  /** Returns a file of a store. Throws 404 if the store does not exist or does not contain the file. */
   async findFile(
     organizationId: string,
     storeId: string,
@@ -153,7 +159,7 @@ export class VectorStores {
     return file ?? Promise.reject(noFile());
   }
 
-  /** Throws 404. */
+  /** Lists the files of a store or a batch. Throws 404 if the store or the batch does not exist. */
   async listFiles(listing: StoreFileListing): Promise<Listed<VectorStoreFile>> {
     const { organizationId, vectorStoreId, batchId } = listing;
     await this.find(organizationId, vectorStoreId);
@@ -161,7 +167,7 @@ export class VectorStores {
     return listStoreFiles(this.#sql, listing);
   }
 
-  /** Throws 404. */
+  /** Sets the attributes of a file. Throws 404 if the store does not exist or does not contain the file. */
   async setAttributes(
     organizationId: string,
     storeId: string,
@@ -173,7 +179,7 @@ export class VectorStores {
     return changed ?? Promise.reject(noFile());
   }
 
-  /** Throws 404. */
+  /** Removes a file from a store. Throws 404 if the store does not exist or does not contain the file. */
   async removeFile(organizationId: string, storeId: string, fileId: string): Promise<void> {
     await this.findFile(organizationId, storeId, fileId);
     const isRemoved = await this.#sql.begin((transaction) =>
@@ -182,7 +188,10 @@ export class VectorStores {
     if (!isRemoved) throw noFile();
   }
 
-  /** Returns the texts of a file's chunks from a position on, at most `limit`. Throws 404. */
+  /**
+   * Returns the texts of a file's chunks from a position on, at most `limit`. Throws 404 if the store does not
+   * exist or does not contain the file.
+   */
   async readContent(
     organizationId: string,
     storeId: string,
@@ -194,7 +203,10 @@ export class VectorStores {
     return { texts: texts.slice(0, limit), hasMore: texts.length > limit };
   }
 
-  /** Throws 400, 403, 404. */
+  /**
+   * Adds files to a store as one batch. Throws 404 if the store or a file does not exist, 400 if the store has
+   * expired or a file is not processed, and 403 if the store would have too many files.
+   */
   async addBatch(
     caller: Caller,
     storeId: string,
@@ -211,7 +223,7 @@ export class VectorStores {
     return this.findBatch(organizationId, storeId, id);
   }
 
-  /** Throws 404. */
+  /** Returns a batch of a store. Throws 404 if the store or the batch does not exist. */
   async findBatch(organizationId: string, storeId: string, id: string): Promise<StoreBatch> {
     await this.find(organizationId, storeId);
     if (!BATCH_ID.test(id)) throw noBatch();
@@ -219,7 +231,9 @@ export class VectorStores {
     return batch ?? Promise.reject(noBatch());
   }
 
-  /** Cancels a batch. Its indexed files stay. Throws 404. */
+  /**
+   * Cancels a batch. Files that are already indexed stay. Throws 404 if the store or the batch does not exist.
+   */
   async cancelBatch(organizationId: string, storeId: string, id: string): Promise<StoreBatch> {
     await this.findBatch(organizationId, storeId, id);
     await this.#sql.begin((transaction) => cancelStoreBatch(transaction, id));
@@ -227,8 +241,8 @@ export class VectorStores {
   }
 
   /**
-   * Searches a store. Throws 404, 400 if the store has expired, and the errors of the paid call that embeds
-   * the questions.
+   * Searches a store. Throws 404 if the store does not exist, 400 if it has expired, 503 if too many searches
+   * wait, and the errors of the paid call that embeds the questions.
    */
   async search(
     searcher: Searcher,
@@ -240,14 +254,14 @@ export class VectorStores {
     return this.searchAll(searcher, [storeId], queries, options);
   }
 
-  /** Throws 404, and 400 if a store has expired. */
+  /** Throws 404 if a store does not exist, and 400 if a store has expired. */
   async assertSearchable(organizationId: string, storeIds: readonly string[]): Promise<void> {
     await Promise.all(storeIds.map((id) => this.#findCurrent(organizationId, id)));
   }
 
   /**
-   * Searches several stores as one. Stores that do not exist or have expired have no results. Throws like
-   * `search`.
+   * Searches several stores as one. Stores that do not exist or have expired have no results. Throws 503 if too
+   * many searches wait, and the errors of the paid call that embeds the questions.
    */
   async searchAll(
     searcher: Searcher,

@@ -95,7 +95,7 @@ export class ByteWindow {
 /** Pieces of a source, in the order in which a container interleaves them, as one source. */
 export class JoinedBytes implements ByteSource {
   readonly #bytes: ByteWindow;
-  /** For each piece: its start in the file, and its end in the joined source. */
+  /** Start of each piece in the file. `#ends` has its end in the joined source. */
   readonly #starts: number[] = [];
   readonly #ends: number[] = [];
 

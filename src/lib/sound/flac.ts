@@ -48,7 +48,7 @@ export function flacStream(bytes: ByteWindow, start: number): FlacStream {
   return { rate, bytesASecond: rate * channels * Math.ceil(bits / 8) };
 }
 
-/** Returns the duration of FLAC frames: at least that of their bytes without compression. */
+/** Returns the duration of FLAC frames: at least the duration that their bytes have without compression. */
 export function flacLength(
   frameSeconds: number,
   bytes: number,

@@ -34,7 +34,7 @@ const EBML = 0x06;
 
 /**
  * Returns the frames of a block (RFC 9559, section 10), which begins with its flags. Throws UnmeasurableSound if
- * their total length is not that of the block.
+ * they do not fill the block exactly.
  */
 export function blockFrames(bytes: ByteWindow, flags: number, end: number): BlockFrame[] {
   const start = flags + 1;

@@ -273,7 +273,7 @@ function aacFormOf(bytes: ByteWindow, { headings, codec, rate, channels }: Track
       read(bytes, headings.start, Math.min(headings.bytes, MAX_AAC_CONFIGURATION_BYTES)),
     );
   }
-  // The older form has the configuration in the codec's name. With SBR, its rate is that of the frames.
+  // The older form has the configuration in the codec's name. With SBR, the track states the rate of the frames.
   if (!/^A_AAC\/MPEG[24]\//.test(codec) || !(rate > 0)) throw new UnmeasurableSound();
   return { rate, frameSamples: 1_024, channels };
 }

@@ -208,7 +208,7 @@ function takeFragment(
   state.fragment = ofId[0];
   let at = start + 8;
   const isFromStart = (flags & BASE_IS_START) !== 0;
-  // Without a base, the samples follow those of the previous fragment. A lower base counts more of them.
+  // Without a base, the samples follow the samples of the previous fragment. A lower base counts more of them.
   state.base = isFromStart ? state.start : Math.min(state.start, state.nextOffset);
   if (flags & 1) {
     state.base = bytes.number(at + 2, 6);

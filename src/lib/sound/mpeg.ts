@@ -103,7 +103,7 @@ export function disguisedMpegSound(bytes: ByteWindow, start: number, end: number
     : NO_SOUND;
 }
 
-/** Counts the frames of both formats. Frames of one format do not hide those of the other. */
+/** Counts the frames of both formats. Frames of one format do not hide frames of the other format. */
 function framesOf(bytes: ByteWindow, start: number, end: number): [Frames, Frames] {
   const mpeg = new FrameCount(bytes, start, end);
   const adts = new FrameCount(bytes, start, end);

@@ -32,7 +32,7 @@ export function vorbisIdentification(heading: Uint8Array): VorbisIdentification 
 /** Counts the samples in the packets of one stream from the first byte of each packet. */
 export class VorbisSamples {
   readonly #identification: VorbisIdentification;
-  /** For each mode, true if it has the long block. Undefined before the setup header. */
+  /** Block size of each mode: true if it is the long one. Undefined before the setup header. */
   #modes: readonly boolean[] | undefined;
   #lastBlock = 0;
   samples = 0;
@@ -105,7 +105,7 @@ function skipCodebook(bits: Bits): void {
   bits.skip(values * valueBits);
 }
 
-/** Returns the largest number whose power by the dimensions is at most the number of entries. */
+/** Returns the largest integer that, raised to the power `dimensions`, is at most the number of entries. */
 function latticeValues(entries: number, dimensions: number): number {
   if (dimensions === 0 || entries === 0) throw new UnmeasurableSound();
   let value = Math.floor(entries ** (1 / dimensions));

@@ -23,7 +23,7 @@ const decompress = promisify(zstdDecompress);
 export interface ArchivedItem {
   readonly kind: "tables" | "files";
   readonly name: string;
-  /** Its bytes. Throws ArchiveError at the end if they differ from the archived bytes. */
+  /** Yields the bytes of the item. Throws ArchiveError at the end if they differ from the archived bytes. */
   bytes(): AsyncGenerator<Uint8Array>;
 }
 

@@ -14,12 +14,12 @@ const MAX_MODELS = 1_000;
 const FEE = /^\d{1,3}(\.\d{1,2})?$/;
 const WHOLE_NUMBER = /^(0|[1-9]\d{0,14})$/;
 
-/** Reads a name of one line. Throws UsageError. */
+/** Reads a name of one line. Throws UsageError if it is invalid. */
 export function readName(option: string, text: string): string {
   return readLine(option, text, MAX_NAME_CHARACTERS);
 }
 
-/** Reads a description of one line. Throws UsageError. */
+/** Reads a description of one line. Throws UsageError if it is invalid. */
 export function readDescription(option: string, text: string): string {
   return readLine(option, text, MAX_DESCRIPTION_CHARACTERS);
 }
@@ -32,7 +32,7 @@ function readLine(option: string, text: string, maxCharacters: number): string {
   );
 }
 
-/** Returns the exact amount in nano-USD, which is not zero. Throws UsageError. */
+/** Returns the exact amount in nano-USD, which is not zero. Throws UsageError if it is invalid. */
 export function readAmountNano(option: string, text: string): NanoUsd {
   const nano = AMOUNT.test(text) ? nanoFromUsd(text) : 0n;
   if (nano !== 0n && nano <= MAX_AMOUNT_NANO && nano >= -MAX_AMOUNT_NANO) return nano;
@@ -41,7 +41,7 @@ export function readAmountNano(option: string, text: string): NanoUsd {
   );
 }
 
-/** Returns undefined if the option is absent. Throws UsageError. */
+/** Returns the choice, or undefined if the option is absent. Throws UsageError if the choice is unknown. */
 export function readChoice<Choice extends string>(
   option: string,
   text: string | undefined,
@@ -52,7 +52,7 @@ export function readChoice<Choice extends string>(
   throw new UsageError(`--${option} must be one of ${choices.join(", ")}`);
 }
 
-/** Returns undefined if the option is absent. Throws UsageError. */
+/** Returns the scopes, or undefined if the option is absent. Throws UsageError if a scope is unknown or repeated. */
 export function readScopes(option: string, text: string | undefined): Scope[] | undefined {
   if (text === undefined) return undefined;
   const names = text.split(",").map((name) => name.trim());
@@ -63,7 +63,10 @@ export function readScopes(option: string, text: string | undefined): Scope[] | 
   );
 }
 
-/** Returns the exact amount in nano-USD, at least 0, or undefined if the option is absent. Throws UsageError. */
+/**
+ * Returns the exact amount in nano-USD, at least 0, or undefined if the option is absent. Throws UsageError if the
+ * amount is invalid.
+ */
 export function readLimitNano(option: string, text: string | undefined): NanoUsd | undefined {
   if (text === undefined) return undefined;
   const nano = AMOUNT.test(text) ? nanoFromUsd(text) : -1n;
@@ -73,7 +76,10 @@ export function readLimitNano(option: string, text: string | undefined): NanoUsd
   );
 }
 
-/** Returns different names of models, or undefined if the option is absent. Throws UsageError. */
+/**
+ * Returns different names of models, or undefined if the option is absent. Throws UsageError if a name is invalid or
+ * repeated, or there are too many.
+ */
 export function readModels(option: string, text: string | undefined): string[] | undefined {
   if (text === undefined) return undefined;
   const names = text.split(",").map((name) => readLine(option, name.trim(), MAX_NAME_CHARACTERS));
@@ -83,7 +89,10 @@ export function readModels(option: string, text: string | undefined): string[] |
   );
 }
 
-/** Returns milliseconds since the epoch, or undefined if the option is absent. Throws UsageError. */
+/**
+ * Returns milliseconds since the epoch, or undefined if the option is absent. Throws UsageError if the time is invalid
+ * or not in the future.
+ */
 export function readFutureTime(
   option: string,
   text: string | undefined,
@@ -98,7 +107,7 @@ export function readFutureTime(
 /** The word that restores the default of an option. */
 export const DEFAULT_WORD = "default";
 
-/** Returns null for `default`, and undefined if the option is absent. Throws UsageError. */
+/** Returns null for `default`, and undefined if the option is absent. Throws the errors of `read`. */
 export function readOverride<Value>(
   text: string | undefined,
   read: (text: string) => Value,
@@ -107,14 +116,14 @@ export function readOverride<Value>(
   return text === DEFAULT_WORD ? null : read(text);
 }
 
-/** Returns a fee in hundredths of a percent. Throws UsageError. */
+/** Returns a fee in hundredths of a percent. Throws UsageError if it is invalid or above 100 %. */
 export function readFeeBasisPoints(option: string, text: string): number {
   const basisPoints = FEE.test(text) ? Math.round(Number(text) * 100) : Number.NaN;
   if (basisPoints <= 10_000) return basisPoints;
   throw new UsageError(`--${option} must be from 0 to 100, with at most 2 decimals`);
 }
 
-/** Reads the limit and the offset of a list. Throws UsageError. */
+/** Reads the limit and the offset of a list. Throws UsageError if one of them is invalid. */
 export function readPage(options: Readonly<Record<string, string | undefined>>): {
   limit: number;
   offset: number;

@@ -96,18 +96,18 @@ export function composeBase(options: ComposeOptions) {
 export type Base = ReturnType<typeof composeBase>;
 
 export interface Connections {
-  /** For reads and writes of requests. A client waits for them, so they must be short. */
+  /** Connections for the statements of requests. A client waits for each statement, so it must be short. */
   readonly sql: Database;
   /** The same pool as `sql`, for statements that may take long. */
   readonly background: Database;
   readonly ledger: Database;
   /** Name of the ledger's sessions in the database. */
   readonly ledgerName: string;
-  /** For writes of the owners of webhooks. */
+  /** Connections for writes of the owners of webhooks. */
   readonly deliveries: Database;
-  /** For all other work on webhooks: finding, sequencing, reading and removing. */
+  /** Connections for all other work on webhooks: finding, sequencing, reading and removing. */
   readonly webhooks: Database;
-  /** For heartbeats, and the lock of the gateway. */
+  /** The connection for heartbeats and the lock of the gateway. */
   readonly lock: Database;
   /** Replaces the connection of the heartbeats if it has not answered for `minAgeMs`. */
   renewLock(minAgeMs: number): void;

@@ -201,7 +201,7 @@ export async function openCoordination(
     onRedisLost: (reason) =>
       telemetry.log.error(
         { err: reason },
-        "Redis is lost: this instance admits its share of each rate limit until Redis is back",
+        "Redis is lost: this instance admits its share of each rate limit until Redis answers again",
       ),
     onRedisBack: (lostForMs, admittedApart) =>
       telemetry.log.info(

@@ -29,7 +29,7 @@ export interface FileParts {
 export function composeFiles(dependencies: {
   readonly config: GatewayConfig;
   readonly sql: Database;
-  /** For statements that may take long: uploads, and the work of jobs. */
+  /** Connections for statements that may take long: uploads, and the work of jobs. */
   readonly background: Database;
   readonly instance: InstanceIdentity;
   readonly keyring: Keyring;

@@ -168,7 +168,7 @@ interface LaterParts {
   readonly ticker: { recordUndelivered(): void };
 }
 
-/** Composes the record of undelivered answers: a file of this instance, next to those of earlier instances. */
+/** Composes the record of undelivered answers: a file of this instance, next to the files of earlier instances. */
 export function composePendingRefunds({ config, onFenced, ...parts }: PendingRefundParts) {
   let laterParts: LaterParts | undefined;
   const notes = new PendingRefunds({

@@ -31,7 +31,7 @@ export function composeWebSearch(options: {
   return { webSearch: new WebSearch(dependencies), close: () => {} };
 }
 
-/** Used with the sandbox, whose results contain their texts. */
+/** The page reader of the sandbox. It is never called, because the sandbox's results contain their texts. */
 const NO_PAGES = { textOf: () => Promise.reject(new Error("the sandbox reads no pages")) };
 
 function searchBy(

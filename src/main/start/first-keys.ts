@@ -156,7 +156,7 @@ function describe(organization: FirstOrganization): string {
 }
 
 /**
- * Logs the path of the file. First updates the URL in it, which can be that of an earlier start, or was unknown before
+ * Logs the path of the file. First updates the URL in it, which may come from an earlier start, or was unknown before
  * the gateway listened.
  */
 function announceFile(

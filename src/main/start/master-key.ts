@@ -25,7 +25,7 @@ const ROTATE = "`bun run cli master-key rotate`";
 
 type KeySettings = MasterKeySettings & Pick<GatewayConfig, "dataDir">;
 
-/** Returns the configured master keys, or those of the data folder. Returns undefined if none exists yet. */
+/** Returns the configured master keys, or else the keys in the data folder. Returns undefined if no key exists yet. */
 export function knownMasterKeys(settings: KeySettings): MasterKeys | undefined {
   const { masterKey, previousMasterKey, dataDir } = settings;
   if (masterKey !== undefined) {

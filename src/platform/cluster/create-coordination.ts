@@ -17,7 +17,7 @@ export interface CoordinationOptions {
    */
   onRedisBack(lostForMs: number, admittedWithoutRedis: number): void;
   onError(error: unknown): void;
-  /** For tests: milliseconds, shorter than a minute and a multiple of 100. */
+  /** Length of a rate window in tests: milliseconds, less than a minute and a multiple of 100. */
   readonly windowMs?: number;
   readonly keyPrefix?: string;
 }

@@ -41,7 +41,7 @@ const RESTART_MS = 1_000;
 const NANO_PER_MS = 1_000_000;
 
 /**
- * Sends heartbeats from a thread with its own connection, in addition to those of the event loop.
+ * Sends heartbeats from a thread with its own connection, in addition to the event loop's heartbeats.
  * An instance whose event loop is blocked for some seconds is alive and must not be declared dead.
  * The fence is the same:
  *

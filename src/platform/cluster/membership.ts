@@ -108,8 +108,8 @@ export class ClusterMembership {
   }
 
   /**
-   * Returns undefined while no instance can have declared this one dead, or else a promise that
-   * resolves when that is certain again. A single-node gateway is never declared dead.
+   * Returns undefined while it is certain that no other instance has declared this one dead, or else
+   * a promise that resolves when it is certain again. A single-node gateway is never declared dead.
    */
   whenCurrent(): Promise<void> | undefined {
     return this.#dependencies.deploymentMode === "single-node"
@@ -119,7 +119,7 @@ export class ClusterMembership {
 
   /**
    * Returns undefined if requests can be admitted, or else a promise that resolves when they can.
-   * Rejects with 503.
+   * Rejects with 503 if no heartbeat succeeds in time or too many requests wait.
    */
   whenFresh(): Promise<void> | undefined {
     if (this.isFresh) return undefined;

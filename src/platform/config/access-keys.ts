@@ -11,10 +11,10 @@ export interface MasterKeySettings {
 }
 
 export interface AccessKeys extends MasterKeySettings {
-  /** Used at the first start only, like `secretKey`. */
+  /** A management key. Like `secretKey`, it is used at the first start only. */
   readonly managementKey: string | undefined;
   readonly secretKey: string | undefined;
-  /** Added at every start, unless it exists or was revoked. */
+  /** An operator key. Every start adds it, unless it exists or was revoked. */
   readonly operatorKey: string | undefined;
 }
 

@@ -70,7 +70,7 @@ export class EnvironmentReader {
     this.#faults = faults;
   }
 
-  /** Runs a check of the caller. Treats its ConfigError like those of this class. */
+  /** Runs a check of the caller. Treats its ConfigError like an error of this class. */
   check<Value>(attempt: () => Value, placeholder: Value): Value {
     return this.#faults === undefined ? attempt() : this.#faults.attempt(attempt, placeholder);
   }

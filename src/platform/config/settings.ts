@@ -119,7 +119,7 @@ interface CodeInterpreterConfig {
 
 interface UpstreamTimeouts {
   readonly connectMs: number;
-  /** For streams only, like `idleMs`. */
+  /** Time until the first event of a stream. `idleMs` is the time between two events. */
   readonly firstTokenMs: number;
   readonly idleMs: number;
   readonly totalMs: number;

@@ -9,7 +9,7 @@ export interface ConfigVariable {
   readonly meaning: string;
 }
 
-/** All variables except those of providers. Readers take their defaults from here. */
+/** All variables except the variables of providers. Readers take their defaults from here. */
 const SETTINGS = [
   { name: "PORT", default: "3000", meaning: "port to listen on; 0 selects a free port" },
   { name: "HOST", default: "127.0.0.1", meaning: "address to listen on" },

@@ -53,7 +53,7 @@ const PROVEN = new TextEncoder().encode("model-gateway master key");
 
 /**
  * Checks the keys against the key that the database is sealed with. The first use records that key.
- * A database of an earlier version can have sealed values without a record. Its key is then the one
+ * A database of an earlier version can have sealed values without a record. Its key is then the key
  * that opens a value. Throws MasterKeyError if a key that may have sealed something is missing.
  */
 export async function openKeyring(sql: Database, keys: MasterKeys): Promise<OpenedKeyring> {

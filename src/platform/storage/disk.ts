@@ -118,7 +118,7 @@ class DiskWriter implements StorageWriter {
     const handle = await this.#opening?.catch(() => undefined);
     await handle?.close().catch(() => {});
     await rm(this.#path + UNFINISHED, { force: true }).catch(() => {});
-    // The failure can have occurred after the rename.
+    // The failure may have occurred after the rename.
     await rm(this.#path, { force: true }).catch(() => {});
   }
 

@@ -25,8 +25,8 @@ export interface FileStorage {
   /** Starts to write a key. It cannot be read before `finish` has resolved. */
   write(key: string): StorageWriter;
   /**
-   * Opens all bytes, or those of a range within the object. An open stream can be read to its end
-   * even if the object is removed in the meantime. Rejects with ObjectMissingError.
+   * Opens all bytes, or a range within the object. An open stream can be read to its end even if the
+   * object is removed in the meantime. Rejects with ObjectMissingError if the object does not exist.
    */
   read(key: string, range?: ByteRange): Promise<ReadableStream<Uint8Array>>;
   /** Removes a key and unfinished writes to it. Can be called more than once. */

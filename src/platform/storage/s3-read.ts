@@ -4,7 +4,7 @@ import type { S3Requests } from "./s3-requests.ts";
 
 export interface S3Object {
   readonly key: string;
-  /** If undefined, the whole object. */
+  /** The bytes to read. If undefined, the whole object is read. */
   readonly range: ByteRange | undefined;
 }
 

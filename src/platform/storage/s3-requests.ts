@@ -4,7 +4,7 @@ import { StorageError } from "./interface.ts";
 
 export interface S3Settings {
   readonly bucket: string;
-  /** If undefined, the address of AWS. */
+  /** Address of the store. If undefined, the address of AWS is used. */
   readonly endpoint: string | undefined;
   readonly region: string | undefined;
   readonly accessKeyId: string;

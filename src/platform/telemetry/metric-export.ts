@@ -78,8 +78,8 @@ export class MetricExport {
 type Times = Pick<DataPoint<unknown>, "startTime" | "endTime">;
 
 /**
- * Converts a report to OTLP. Names, labels and values are those of Prometheus, so that queries work
- * for both.
+ * Converts a report to OTLP. Names, labels and values are the same as for Prometheus, so that
+ * queries work for both.
  */
 export function metricData(report: MetricReport, times: Times): MetricData {
   const { name, help, type, samples } = report;

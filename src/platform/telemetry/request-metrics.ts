@@ -7,10 +7,11 @@ import {
 } from "./metric-registry.ts";
 
 /**
- * Pairs of method and route. Routes are patterns, so their number is that of the gateway's routes.
+ * Maximum pairs of method and route. Routes are patterns, so there are only as many as the gateway
+ * has routes.
  */
 const MAX_ROUTE_SERIES = 300;
-/** Pairs of model and provider that were called. */
+/** Maximum pairs of model and provider that were called. */
 const MAX_MODEL_SERIES = 500;
 const MAX_ERROR_SERIES = 200;
 const NANO_PER_USD = 1e9;

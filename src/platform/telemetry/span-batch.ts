@@ -35,7 +35,7 @@ const MAX_INTEGER = 2 ** 63;
 const encoder = new TextEncoder();
 
 /**
- * Spans in protobuf, in the form of an export request (opentelemetry/proto/collector/trace/v1).
+ * Spans in protobuf, encoded as an export request (opentelemetry/proto/collector/trace/v1).
  * They are written when a request ends, so that its spans need not live until the export. The SDK's
  * serializer visits each span twice.
  */

@@ -44,7 +44,7 @@ const FIRST_THINKING = 3.7;
 const FIRST_INTERLEAVING = 4;
 const FIRST_WITH_SCHEMAS = 4.5;
 const FIRST_ADAPTIVE = 4.6;
-/** From this version on models accept neither a thinking budget nor sampling parameters. */
+/** First version whose models accept neither a thinking budget nor sampling parameters. */
 const FIRST_WITHOUT_SAMPLING = 4.7;
 
 /**

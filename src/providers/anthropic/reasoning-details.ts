@@ -20,7 +20,7 @@ export function redactedDetail(index: number, data: string): ReasoningDetail {
 }
 
 export interface ThinkingBlock {
-  /** Its position among the blocks of the answer, if it is known. */
+  /** Position of the block in the answer, if it is known. */
   readonly index: number | undefined;
   readonly block: Block;
 }

@@ -9,7 +9,7 @@ import { type ModelLists, readStoredLists } from "./model-list-cache.ts";
 
 /**
  * Returns the catalogue of a gateway with this configuration and DATA_DIR, with the model lists of its providers that
- * it has stored. Sends no request. Throws ConfigError.
+ * it has stored. Sends no request. Throws ConfigError if the configuration is invalid.
  */
 export async function configuredCatalogue(
   config: Omit<ConfiguredModels, "modelListsSeconds">,

@@ -66,9 +66,9 @@ export interface ModelDescription {
   readonly input_cost_per_token: number;
   readonly output_cost_per_token: number;
   readonly pricing: ModelPricing;
-  /** Absent if the price does not depend on the prompt's length. */
+  /** Prices of long prompts. Absent if the price does not depend on the prompt's length. */
   readonly long_prompt_pricing?: LongPromptPricing;
-  /** Absent if the price depends on neither size nor quality. The first match applies. */
+  /** Prices by size and quality. The first match applies. Absent if the price depends on neither. */
   readonly image_pricing?: readonly ImagePricing[];
   readonly is_active: boolean;
   readonly capabilities: readonly string[];
@@ -92,7 +92,7 @@ interface EndpointDescription {
 export interface ModelDetail extends ModelDescription {
   /** The model that this endpoint belongs to. Absent for a model of its own. */
   readonly canonical_id?: string;
-  /** In the order in which they are tried. */
+  /** Endpoints of the model, in the order in which they are tried. */
   readonly endpoints: readonly EndpointDescription[];
   readonly max_output_tokens: number;
   readonly supports_streaming: boolean;

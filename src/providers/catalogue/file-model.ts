@@ -255,7 +255,7 @@ function imagePricesOf(config: Stated, defaults: ModelPrices | undefined): Image
     ...(max_tokens !== undefined && { maxTokens: max_tokens }),
   }));
   const prices = {
-    // The price of an image that matches no variant is that of the most expensive one.
+    // An image that matches no variant costs as much as the most expensive variant.
     imageFemto: image ?? dearestOf(variants) ?? defaults?.imageFemto,
     imageVariants: variants ?? (image === undefined ? defaults?.imageVariants : undefined),
     imagePixelFemto: femto(config.cost_per_pixel) ?? defaults?.imagePixelFemto,

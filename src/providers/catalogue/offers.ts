@@ -8,7 +8,7 @@ import { isModelName } from "./read-model-list.ts";
 /** A model that one enabled provider offers. */
 export interface Offer {
   readonly provider: ProviderConfig;
-  /** A model with one endpoint, that of the provider. */
+  /** The model. Its only endpoint is the provider's. */
   readonly model: CatalogueModel;
   /**
    * The name in the lists, if the operator's name at the provider does not identify the model. For a self-hosted

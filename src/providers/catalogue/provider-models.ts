@@ -76,7 +76,7 @@ interface ModelFacts {
   readonly prices: ModelPrices;
   /** The capability list's entry for this model, or for the model that it is a dated version of. */
   readonly exact: CapabilityEntry | undefined;
-  /** The same entry, or that of the closest relative: for capabilities, not for limits. */
+  /** The same entry, or the entry of the closest relative: for capabilities, not for limits. */
   readonly similar: CapabilityEntry | undefined;
   /** Limits for a model that the lists have without limits. */
   readonly stated: StatedLimits | undefined;

@@ -295,7 +295,7 @@ export interface DiscoveredModel {
   readonly category: ModelCategory;
   readonly contextLength?: number;
   readonly maxOutputTokens?: number;
-  /** Absent if the list states none. */
+  /** Prices of the model. Absent if the list states no prices. */
   readonly prices?: DiscoveredPrices;
   /** A priced kind of use that the gateway does not meter. Absent if there is none. */
   readonly unmeteredKind?: string;

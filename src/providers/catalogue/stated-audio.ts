@@ -209,7 +209,7 @@ export function conversesBySound(name: string): boolean {
   return CONVERSES.test(name);
 }
 
-/** Returns the prices with those of audio, for the chat models with audio in this file. */
+/** Returns the prices. Adds audio prices to a chat model that this file lists with audio. */
 export function withSoundPrices(name: string, prices: ModelPrices): ModelPrices {
   const sound = SOUND_OF_CHATS[name.replace(/-\d{4}-\d{2}-\d{2}$/, "")];
   if (sound === undefined || prices.audioOutputTokenFemto !== undefined) return prices;

@@ -160,7 +160,7 @@ const AT_OPENROUTER: Readonly<Record<string, number>> = {
   "google/gemini-3.1-flash-image-preview": 60,
 };
 
-/** Returns the prices with that of image tokens, for the models above. */
+/** Returns the prices. Adds the price of image tokens for the models above. */
 export function withImageTokenPrice(
   typeName: string,
   name: string,

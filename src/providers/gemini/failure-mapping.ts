@@ -13,9 +13,9 @@ type Fields = Readonly<Record<string, unknown>>;
 interface ErrorDetails {
   readonly code: number | undefined;
   readonly message: string | undefined;
-  /** For example INVALID_ARGUMENT. */
+  /** Google's status code by name, such as INVALID_ARGUMENT. */
   readonly status: string | undefined;
-  /** From ErrorInfo, for example API_KEY_INVALID. */
+  /** The reason in ErrorInfo, such as API_KEY_INVALID. */
   readonly reason: string | undefined;
   /** Milliseconds to wait before a retry, from RetryInfo. */
   readonly retryAfterMs: number | undefined;

@@ -216,7 +216,7 @@ export class GeminiClient {
   }
 }
 
-/** Returns `models/…`, unless the name is that of another resource, such as `tunedModels/…`. */
+/** Returns `models/…`, or the name unchanged if it already names a resource, such as `tunedModels/…`. */
 function resourceOf(model: string): string {
   return model.includes("/") ? model : `models/${model}`;
 }

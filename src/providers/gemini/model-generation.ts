@@ -8,10 +8,10 @@ export interface ModelGeneration {
 
 export const GEMINI_2_5 = 205;
 export const GEMINI_3 = 300;
-/** From this version on Google ignores temperature, topP and topK. */
+/** First version for which Google ignores temperature, topP and topK. */
 export const GEMINI_3_6 = 306;
 
-/** Names without a number mean the newest model, except those of Gemini 1.0. */
+/** Names of Gemini 1.0. All other names without a number mean the newest model. */
 const FIRST_NAMES = /^gemini-pro(?:-vision)?$/;
 const NEWEST = 400;
 const VERSION = /gemini-(?:[a-z]+-)?(\d)(?:\.(\d{1,2}))?(?![\d.])/;

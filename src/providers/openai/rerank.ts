@@ -50,7 +50,7 @@ export function openAiRerank(
   };
 }
 
-/** Returns true if the failure is that of Text Embeddings Inference for `documents`, which it calls `texts`. */
+/** Returns true if Text Embeddings Inference rejected the member `documents`, which it calls `texts`. */
 function isUnknownMember(failure: unknown): boolean {
   return (
     failure instanceof ProviderFailure && failure.kind === "rejected" && failure.status === 422

@@ -7,9 +7,9 @@ import { HttpError } from "./http-error.ts";
 /** Servers close idle connections after a few seconds or minutes. The gateway closes them earlier than most servers. */
 export const IDLE_TIMEOUT_MS = 30_000;
 export const MAX_IDLE_CONNECTIONS_OF_ORIGIN = 1_024;
-/** For all origins together. Each connection needs a file descriptor, and with TLS some kilobytes. */
+/** Maximum idle connections of all origins together. Each needs a file descriptor, and with TLS some kilobytes. */
 export const MAX_IDLE_CONNECTIONS = 4_096;
-/** For one origin, idle and busy together: the number of ports. */
+/** Maximum connections of one origin, idle and busy together: the number of ports. */
 const MAX_OPEN_CONNECTIONS = 65_536;
 
 export interface PoolDependencies {

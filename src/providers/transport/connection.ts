@@ -247,7 +247,7 @@ export class HttpConnection implements ExchangeCarrier, DialListener, SocketEven
     else {
       const written = this.#socket!.write(text);
       if (written > 0) this.#hasSent = true;
-      // `written` counts bytes, of which there are at least as many as characters.
+      // `written` counts bytes. A text has at least as many bytes as characters.
       if (written < text.length) this.#write(Buffer.from(text).subarray(Math.max(0, written)));
       else this.#unsent = undefined;
     }

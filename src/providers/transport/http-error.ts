@@ -26,7 +26,7 @@ export function malformed(what: string): HttpError {
   return new HttpError("MALFORMED_RESPONSE", `the response has ${what}`);
 }
 
-/** Returns the error for a connection that ended too early. Its code is that of the system, if there is one. */
+/** Returns the error for a connection that ended too early. Uses the system's error code if there is one. */
 export function connectionLost(
   message: string,
   cause: unknown,

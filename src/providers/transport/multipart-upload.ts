@@ -2,7 +2,7 @@
 export interface FormFile {
   readonly name: string;
   readonly contentType: string;
-  /** Undefined if the size is unknown. */
+  /** Bytes of the file. Undefined if the size is unknown. */
   readonly sizeBytes?: number | undefined;
   stream(): ReadableStream<Uint8Array>;
 }
@@ -16,7 +16,7 @@ export type FormPart =
 interface MultipartBody {
   readonly contentType: string;
   readonly body: ReadableStream<Uint8Array>;
-  /** Undefined if the size of a file is unknown. */
+  /** Bytes of the body. Undefined if the size of a file is unknown. */
   readonly bodyBytes: number | undefined;
 }
 

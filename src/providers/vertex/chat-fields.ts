@@ -3,7 +3,7 @@ import { type ChatFields, chatFieldsOf } from "../chat-fields.ts";
 import { geminiFields } from "../gemini/chat-fields.ts";
 import { publisherOf } from "./publisher.ts";
 
-/** Returns which fields of chat requests models of Vertex AI support: those of the model's publisher. */
+/** Returns the chat fields that models of Vertex AI support. They depend on the model's publisher. */
 export function vertexFields(type: string): ChatFields {
   const fields = {
     google: geminiFields(type),

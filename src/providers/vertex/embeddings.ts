@@ -91,7 +91,7 @@ function contentBody(text: string, { dimensions, fields }: EmbedCall): object {
 /** The answer to one call. */
 interface EmbeddingBatch {
   readonly vectors: readonly ArrayLike<number>[];
-  /** Undefined if the answer reports no count or an impossible one. */
+  /** Reported tokens. Undefined if the answer reports no count or an impossible count. */
   readonly promptTokens: number | undefined;
 }
 

@@ -8,7 +8,7 @@ export type PictureFormat = "png" | "jpeg" | "webp";
 export interface LossyCall {
   readonly format: Exclude<PictureFormat, "png">;
   readonly picture: Picture;
-  /** In percent. */
+  /** Quality of the picture, in percent. */
   readonly quality: number;
 }
 

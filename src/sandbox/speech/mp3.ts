@@ -42,7 +42,7 @@ class HybridFilter {
   /** The last 512 samples, newest first. */
   readonly #history = new Float64Array(ANALYSIS_WINDOW.length);
   readonly #folded = new Float64Array(64);
-  /** Slots by subband: those of the previous granule and of this one. */
+  /** Slots of the previous granule and of this granule, by subband. */
   readonly #slots = Array.from({ length: SUBBANDS }, () => new Float64Array(2 * SLOTS));
   readonly #lines = new Float64Array(LINES);
 
@@ -259,7 +259,7 @@ function writePairs(bits: BitWriter, lines: Int32Array, table: PairTable | undef
   }
 }
 
-/** Writes four magnitudes of at most 1: a bit for each zero, then the signs. */
+/** Writes four lines of magnitude 0 or 1: a bit for each line (1 for zero), then the signs of the others. */
 function writeFour(bits: BitWriter, lines: Int32Array): void {
   for (const line of lines) bits.write(line === 0 ? 1 : 0, 1);
   for (const line of lines) if (line !== 0) bits.write(line < 0 ? 1 : 0, 1);

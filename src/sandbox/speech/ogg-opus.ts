@@ -10,7 +10,7 @@ const PRE_SKIP = 312;
 /** Numbers of these settings in libopus. */
 const SET_BITRATE = 4002;
 const SET_COMPLEXITY = 4010;
-/** From 0 to 10. The default takes three times the time. */
+/** Effort of the encoder, from 0 to 10. The default takes three times as long. */
 const COMPLEXITY = 2;
 const BITS_A_SECOND = 32_000;
 const FIRST_PAGE = 2;

@@ -20,7 +20,7 @@ const NORMAL_SPEED = 1;
 /**
  * Transcribes a file. For the sandbox's own speech it returns the text in the file's tag, for other audio a
  * description of the file. Word times are those of the sandbox's speech, stretched to the measured duration.
- * Throws ProviderFailure.
+ * Throws ProviderFailure if the model is unknown or the call is aborted.
  */
 export async function sandboxTranscribe(
   call: TranscriptionCall,

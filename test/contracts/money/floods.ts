@@ -74,7 +74,7 @@ export function describeFloods(hands: MoneyHands): void {
             hands.money.release(held);
             hands.money.release(held);
             await expect(hands.money.settle(held, figures(chargeNano))).rejects.toThrow(
-              "is not held",
+              "no hold for",
             );
             return;
           }

@@ -45,7 +45,7 @@ export function Panel({ title, aside, children, isFlush = false }: PanelProps) {
 
 interface FigureProps {
   readonly label: string;
-  /** Undefined while it is loading. */
+  /** The figure as text. Undefined while it is loading. */
   readonly value: string | undefined;
   readonly note?: ComponentChildren;
 }
@@ -114,7 +114,7 @@ export function Empty({ title, children }: EmptyProps) {
 
 interface FactProps {
   readonly name: string;
-  /** If it is null, false or empty, the name is omitted too. */
+  /** The content. If it is null, false or empty, the name is omitted too. */
   readonly value: ComponentChildren;
 }
 

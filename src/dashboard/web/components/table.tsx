@@ -18,7 +18,7 @@ export interface Column<Row> {
 interface TableProps<Row> {
   readonly label: string;
   readonly columns: readonly Column<Row>[];
-  /** Undefined while they are loading. */
+  /** The rows. Undefined while they are loading. */
   readonly rows: readonly Row[] | undefined;
   readonly error?: string | undefined;
   readonly empty: ComponentChildren;

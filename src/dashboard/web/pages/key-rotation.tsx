@@ -41,7 +41,7 @@ export function KeyRotation({ rotated, onChanged, onClose }: RotationProps) {
       await call("PATCH", `v1/keys/${replacement.id}`, { body: { name: rotated.name } });
     } catch (error) {
       setErrorText(messageOf(error));
-      // The dialog can have been closed in the meantime.
+      // The dialog may have been closed in the meantime.
       toast(`The rotation of ${rotated.name} failed.`, true);
     } finally {
       setRunning(false);

@@ -18,7 +18,7 @@ interface OrganizationDialogProps {
 
 interface Entries {
   readonly name: string;
-  /** Empty for the gateway's default. */
+  /** The plan. Empty means the gateway's default. */
   readonly plan: string;
   readonly fee: string;
   readonly quotaGigabytes: string;

@@ -88,7 +88,7 @@ function Measures({ state, isRunning }: MeasuresProps) {
 
 interface MeasureProps {
   readonly name: string;
-  /** If it is empty, the measure is omitted. */
+  /** The content. If it is empty, the measure is omitted. */
   readonly value: ComponentChildren;
 }
 

@@ -8,7 +8,7 @@ import { readServerEvents } from "../server-events.ts";
  * its cost. If an answer ends without one, the list of requests has the cost soon after.
  */
 
-/** A tool call of an answer, in the form of the API. The arguments are JSON text. */
+/** A tool call of an answer, as the API returns it. The arguments are JSON text. */
 export interface ToolCall {
   readonly id: string;
   readonly type: "function";
@@ -33,7 +33,7 @@ export interface AnswerState {
   /** Time from the first piece to the last. */
   readonly streamedMs?: number;
   readonly usage?: Usage;
-  /** Undefined until it is known, null if this session cannot read it. */
+  /** The cost. Undefined until it is known, null if this session cannot read it. */
   readonly costUsd?: number | null;
   readonly provider?: string;
   readonly requestId?: string;

@@ -11,7 +11,7 @@ export interface Settings {
   readonly system: string;
   readonly temperature: string;
   readonly maxTokens: string;
-  /** Empty for the model's default. */
+  /** The reasoning effort. Empty means the model's default. */
   readonly effort: string;
   /** Further fields of the request, as a JSON object. */
   readonly fields: string;

@@ -17,7 +17,10 @@ const DEFAULT_LIFETIME_SECONDS = 3_600;
 const MAX_LIFETIME_SECONDS = 86_400;
 const WHOLE_NUMBER = /^[0-9]{1,5}$/;
 
-/** Returns undefined if the request does not use the cache. Throws 400. */
+/**
+ * Returns the cache options of a request, or undefined if it does not use the cache. Throws 400 if a cache
+ * header is invalid.
+ */
 export function cacheOrderOf(headers: Headers): CacheOrder | undefined {
   if (!isOn(headers, CACHE)) return undefined;
   return {

@@ -55,7 +55,7 @@ const MAX_WORK_ON_LOOP = 16_384;
 /** The guardrails of one call, and the rules that have matched. */
 export class CallGuard {
   readonly guardrails: readonly Guardrail[];
-  /** Set if the output is blocked, or if the moderation of a stream gave no decision. */
+  /** The error of blocked output, or of a stream whose moderation gave no decision. */
   block: GatewayError | undefined;
   readonly #parts: GuardParts;
   readonly #output: readonly ScreeningRule[];

@@ -64,7 +64,8 @@ export class Idempotency {
 
   /**
    * Claims the key and returns undefined, or returns the stored result. Waits while another call holds the
-   * key. Throws 409, and 503 if the gateway stops during the wait.
+   * key. Throws 409 if the key belongs to a different request, if the other call runs too long, or if its
+   * result was too large to be stored. Throws 503 if the gateway stops during the wait.
    */
   async claim(claim: IdempotencyClaim, signal: AbortSignal): Promise<Replay | undefined> {
     const { keyring, clock, maxWaitMs, isAborting } = this.#dependencies;

@@ -18,7 +18,7 @@ export interface ByokProvidersDependencies {
 export interface ByokAccount {
   readonly providerId: string;
   readonly apiKey: string;
-  /** Null for the base URL of the configuration. */
+  /** The organization's base URL. Null if the configured base URL applies. */
   readonly baseUrl: string | null;
 }
 

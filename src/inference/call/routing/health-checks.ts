@@ -10,7 +10,7 @@ export interface HealthChecksDependencies {
   readonly providers: ReadonlyMap<string, Pick<Provider, "checkKey">>;
   readonly background: Database;
   readonly clock: Clock;
-  /** In milliseconds. 0: no checks. */
+  /** Milliseconds between the checks of a server. 0 disables checks. */
   readonly intervalMs: number;
   /** Returns true if this instance reports for all instances. The others check only for their own calls. */
   isReporter(): boolean;

@@ -31,7 +31,7 @@ export interface Candidate {
   readonly endpointId: string;
   /** The endpoint's share of the calls, if the configuration has one. */
   readonly weight?: number | undefined;
-  /** Absent if the provider has one key. */
+  /** The key that the call uses. Absent if the provider has one key. */
   readonly key?: Pick<ProviderKey, "name" | "weight"> | undefined;
   /** The concurrency limits. Absent if the configuration has none. */
   readonly limits?: CallLimits | undefined;
@@ -48,13 +48,13 @@ export interface RoutePlan {
   readonly models: readonly CatalogueModel[];
   /** The candidates in the order in which they are tried. */
   readonly candidates: readonly Candidate[];
-  /** The criterion of the order, if it is not that of the configuration. */
+  /** The criterion of the order, if it differs from the configured criterion. */
   readonly sortedBy?: string | undefined;
   /** Endpoints that could serve a model of the request and are not tried. */
   readonly skipped?: readonly SkippedEndpoint[] | undefined;
   /** The unsupported fields of the request, by candidate. Absent if every candidate supports all fields. */
   readonly unsupported?: ReadonlyMap<Candidate, UnsupportedFields>;
-  /** Candidates that get a prompt cut to their context length. Absent if the request does not allow that. */
+  /** Candidates that get a prompt cut to their context length. Absent if the request does not allow cuts. */
   readonly transformed?: Set<Candidate>;
 }
 
@@ -66,13 +66,16 @@ export interface SkippedEndpoint {
 
 /** Fields of a request that a candidate does not support. */
 export interface UnsupportedFields {
-  /** Fields that are not sent in the form of the request. */
+  /** Fields that the candidate does not receive as the request states them. */
   readonly leftOut: readonly string[];
   /** Fields, or members of them, that are reported to the caller as dropped because they had a value. */
   readonly listed: readonly string[];
 }
 
-/** Returns the models named in the request. Throws 404 model_not_found or 400 unsupported_model. */
+/**
+ * Returns the models named in the request. Throws 404 if a model does not exist or is inactive, and 400 if the
+ * endpoint does not serve its category.
+ */
 export function resolveModels(
   index: ModelIndex,
   preferences: Pick<RoutePreferences, "models" | "modelsField">,
@@ -275,8 +278,8 @@ const SELECTIONS: readonly {
 ];
 
 /**
- * Returns the candidates of each model that the preferences allow. Throws 400 with the preference that
- * excludes the last candidate.
+ * Returns the candidates of each model that the preferences allow. Throws 400 if none is left. The error names
+ * the preference that excludes the last candidate.
  */
 function selectCandidates(
   all: readonly (readonly Candidate[])[],

@@ -14,7 +14,7 @@ interface EndpointReport {
   readonly id: string;
   readonly circuit: "closed" | "open" | "half-open";
   readonly running: number;
-  /** Null if no call has succeeded since the actor was loaded. */
+  /** Measured latency. Null if no call has succeeded since the actor was loaded. */
   readonly latency_ms: number | null;
 }
 

@@ -32,8 +32,8 @@ export class RoutePlans {
   }
 
   /**
-   * Returns the plan of a request. Throws 404 model_not_found, 400 unsupported_model, and 400 if the
-   * preferences exclude every provider.
+   * Returns the plan of a request. Throws 404 if a model does not exist. Throws 400 if the endpoint does not
+   * serve a model's category, or if the preferences exclude every provider.
    */
   plan(index: ModelIndex, preferences: RoutePreferences, caller: PlannedCaller): RoutePlan {
     const isShared = index === this.#dependencies.models && caller.byokKeys.size === 0;

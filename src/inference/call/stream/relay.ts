@@ -155,8 +155,8 @@ export class StreamRelay {
     const { checkpoints, membership, output, steadyClock } = this.#parts;
     const bytes = this.#take();
     const nowMs = steadyClock.nowMs();
-    // An instance that declares this one dead bills the last checkpoint. Nothing must be delivered after
-    // that.
+    // An instance that declares this one dead bills the last checkpoint. Output delivered afterwards
+    // would not be billed.
     const awaited = checkpoints.admit(this.#outputTokens, nowMs) ?? membership.whenCurrent();
     if (awaited !== undefined) return this.#deliverAfter(awaited, bytes);
     output.deliver(bytes, nowMs);

@@ -87,7 +87,7 @@ export class StreamRun<Request extends AcceptedRequest> implements Ticking, Even
   readonly #upstream: StreamUpstream<Request>;
   readonly #charge: StreamCharge<Request>;
   readonly #output: StreamOutput;
-  /** Undefined before the first event. */
+  /** The relay of the provider's events. Undefined before the first event. */
   #relay: StreamRelay | undefined;
   #contentType: string | undefined;
   #opening: Promise<void> | undefined;

@@ -49,7 +49,7 @@ const MEDIA_TYPES = new Set([
 ]);
 /** Members of a message that carry media of an earlier answer. */
 const MEDIA_FIELDS = new Set(["audio", "images"]);
-/** Members of a request that define tools: the current one, and the one of OpenAI's first function calls. */
+/** Members of a request that define tools. `functions` is from OpenAI's first function calls. */
 const TOOL_FIELDS = ["tools", "functions"];
 
 /** Members that never become part of a prompt. All others can, including unknown ones. */

@@ -3,7 +3,7 @@ import { isFields, jsonValue } from "../../../lib/json.ts";
 import { AnswerRead } from "../../../providers/thread-work.ts";
 
 export interface HealedJson {
-  /** Undefined if the text contains no JSON. */
+  /** The repaired JSON. Undefined if the text contains no JSON. */
   readonly json: string | undefined;
 }
 

@@ -105,7 +105,7 @@ export interface AddedParts {
   /** Messages after those of the request. */
   readonly messages: readonly ChatMessage[];
   readonly tools: readonly unknown[];
-  /** The tool choice that replaces the one of the request. */
+  /** The tool choice that replaces the request's tool choice. */
   readonly toolChoice?: "auto" | "none";
 }
 

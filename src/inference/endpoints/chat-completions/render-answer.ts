@@ -90,7 +90,7 @@ export function completionId(requestId: string): string {
   return `chatcmpl-${requestId.slice(4)}`;
 }
 
-/** Shared objects, because most calls have neither cached nor reasoning tokens. */
+/** Usage details that answers share, because most calls have neither cached nor reasoning tokens. */
 const NONE_CACHED = Object.freeze({ cached_tokens: 0 });
 const NO_REASONING = Object.freeze({ reasoning_tokens: 0 });
 

@@ -12,8 +12,9 @@ const FIELDS: ReadonlySet<string> = new Set(Object.keys(chatCompletionBody.prope
 const CAN_OMIT_CONTENT: ReadonlySet<string> = new Set(["assistant", "function"]);
 
 /**
- * Throws 400 if a message or tool lacks a member that OpenAI's API requires for its kind. The error names the
- * parameter. The schema checks the rest.
+ * Throws 400 if a message or tool lacks a member that OpenAI's API requires for its kind, if a field's name is
+ * misspelled, or if `top_logprobs` is set without `logprobs`. The error names the parameter. The schema checks
+ * the rest.
  */
 export function assertWellFormed(request: ChatRequest): void {
   const { messages, tools } = request;
@@ -33,7 +34,7 @@ export function assertWellFormed(request: ChatRequest): void {
 }
 
 /**
- * Returns a name with letters that some servers treat as equal folded to one. Servers written in Go read
+ * Returns a name in lower case, without letter variants that some servers treat as equal. Servers in Go read
  * `Model` and `model` as the same field, and the last one counts. So such a name cannot be passed on as an
  * unknown field.
  */
@@ -114,7 +115,7 @@ const SYNONYMS: Readonly<Record<string, string>> = {
   use_beam_search: "n",
 };
 
-/** Throws 400 unsupported_parameter with the name of the field. The request has passed its schema. */
+/** Throws 400 with the field's name if the gateway does not support a field or its value. */
 export function assertSupported(request: ChatRequest): void {
   for (const field in SYNONYMS) {
     if (!Object.hasOwn(request, field) || request[field] === null) continue;

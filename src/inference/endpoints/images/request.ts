@@ -29,13 +29,13 @@ export interface AcceptedImages extends AcceptedRequest {
   /** The images to edit or vary. */
   readonly images: readonly MediaFile[];
   readonly mask: MediaFile | undefined;
-  /** Fields that a model might not support, including unknown ones. None is null. */
+  /** Fields that a model might not support, including unknown fields. No value is null. */
   readonly requested: Readonly<Record<string, unknown>>;
   /** The beginning of the links. Undefined if the images are returned as base64. */
   readonly linkBase: string | undefined;
 }
 
-/** Accepts a generation request. Throws 400. */
+/** Accepts a generation request. Throws 400 if a field is invalid. */
 export function acceptGeneration(
   body: unknown,
   headers: Headers,
@@ -44,7 +44,7 @@ export function acceptGeneration(
   return accept("generate", { fields: body as ImagesFields, files: {} }, headers, publicBase);
 }
 
-/** Accepts an edit or a variation, which are sent as forms. Throws 400. */
+/** Accepts an edit or a variation, which are sent as forms. Throws 400 if a field is invalid. */
 export function acceptForm(
   task: "edit" | "vary",
   form: unknown,

@@ -88,7 +88,7 @@ const MAX_SIDE_PIXELS = 16_384;
 /** Maximum pixels of an image. A decoder uses several bytes per pixel, whatever the size of the file. */
 const MAX_PIXELS = 100_000_000;
 
-/** Checks the dimensions in the image's header, without decoding the image. Throws 400. */
+/** Reads the image's header only. Throws 400 if the dimensions are too large or cannot be read. */
 async function assertImageSize(file: MediaFile, name: string): Promise<void> {
   const header = readImageHeader(await headOf(file));
   if (typeof header === "string" || header.width < 1 || header.height < 1) {

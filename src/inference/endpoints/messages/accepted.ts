@@ -50,7 +50,7 @@ export class AcceptedMessages implements AcceptedRequest {
 export type AdmittedMessages = AdmittedCall<AcceptedMessages>;
 
 /**
- * Accepts a request. Throws 400.
+ * Accepts a request. Throws 400 if a block, a tool or a header is invalid.
  *
  * @param body has passed its schema
  */

@@ -11,7 +11,7 @@ export const longTypedMessage = new CompletionRender(
   ({ choices, usage }): ClientCompletion => inJson(completionOf(choices[0]!, usage)),
 );
 
-/** Renders an answer in OpenAI's format, in the form of this gateway. */
+/** Renders a provider's answer in OpenAI's chat format as a message. */
 export const longMessage = new AnswerRead(
   import.meta.url,
   (text): ClientCompletion => inJson(completionOf(choiceOf(JSON.parse(text)), undefined)),

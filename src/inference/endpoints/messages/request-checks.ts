@@ -28,8 +28,8 @@ const SOURCES: Readonly<Record<string, readonly string[]>> = {
 };
 
 /**
- * Throws 400 if a message or tool lacks a member that Anthropic's API requires for its kind. The error names
- * the parameter. The schema checks the rest.
+ * Throws 400 if a message or tool lacks a member that Anthropic's API requires for its kind, if a tool result
+ * has no call, or if a field is unsupported. The error names the parameter. The schema checks the rest.
  */
 export function assertMessages(body: MessagesBody): void {
   const called = new Set<unknown>();

@@ -97,7 +97,7 @@ export type MessagesShape =
       readonly maxTokens: number | undefined;
       /** True if caches can have a lifetime of more than five minutes. */
       readonly keepsLongCache: boolean;
-      /** Set for platforms other than Anthropic. `editsContext` is true if the platform supports context edits. */
+      /** Facts of a platform other than Anthropic. `editsContext` is true if it supports context edits. */
       readonly platform?: { readonly editsContext: boolean } | undefined;
     }
   | { readonly wire: "chat"; readonly keepsCacheControl: boolean; readonly body: BodyShape };

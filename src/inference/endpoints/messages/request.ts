@@ -12,7 +12,7 @@ export interface MessagesBody {
   readonly model?: string | null;
   readonly messages: readonly Message[];
   readonly system?: string | readonly Block[] | null;
-  /** Absent in a token count. */
+  /** Output limit in tokens. Absent in a token count. */
   readonly max_tokens?: number;
   readonly stream?: boolean | null;
   readonly stop_sequences?: readonly string[] | null;

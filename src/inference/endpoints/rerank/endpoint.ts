@@ -19,7 +19,7 @@ const MAX_DOCUMENTS = 10_000;
 
 const document = Type.Union([Type.String(), Type.Object({ text: Type.String() })]);
 
-/** The body of POST /v1/rerank in the form of Cohere and Jina. Other fields are passed to the provider. */
+/** The body of POST /v1/rerank in Cohere's and Jina's format. Other fields are passed to the provider. */
 const rerankBody = Type.Object(
   {
     model: optional(Type.String()),

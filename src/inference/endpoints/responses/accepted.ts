@@ -42,7 +42,7 @@ export class AcceptedResponse implements AcceptedRequest {
   readonly position: ChainPosition | undefined;
   /** Time of acceptance in Unix seconds. */
   readonly createdAt: number;
-  /** Set if the response runs in the background. */
+  /** The progress of a background response. Undefined for other responses. */
   readonly background: BackgroundProgress | undefined;
   /** The tools that the gateway runs. Undefined if it runs none. */
   readonly hosted: HostedTools | undefined;
@@ -98,7 +98,7 @@ function runsHere(
 }
 
 /**
- * Accepts a request. Throws 400.
+ * Accepts a request. Throws 400 if an item, a tool or a tool's option is invalid.
  *
  * @param prepared the turn, whose body has passed its checks
  */

@@ -32,7 +32,7 @@ interface LoopCall {
   readonly candidate: Candidate;
   readonly admitted: AdmittedResponse;
   readonly steps: StepMoney;
-  /** Set if the answer is sent complete. */
+  /** The steps of an answer that is sent complete. Absent for a stream. */
   readonly whole?: WholeAnswerSteps;
   ask(outputTokens: number | undefined, added: AddedParts): Promise<Events>;
 }
@@ -90,7 +90,10 @@ interface LoopBeginning {
   readonly state?: LoopState;
 }
 
-/** Continues from earlier steps. The hold must cover their usage unless it is already charged. Rejects with 402. */
+/**
+ * Continues from earlier steps. Rejects with 402 if the hold cannot cover their usage, unless it is already
+ * charged.
+ */
 async function continueFrom(
   { candidate, steps }: LoopCall,
   { state, isPaid }: EarlierSteps,
@@ -135,7 +138,7 @@ function sizeOf({ request }: AdmittedResponse, opened: OpenHosted, added: Prompt
 
 /**
  * Extends the hold for tools that the servers listed after admission, which make the prompt longer. Rejects
- * with 402.
+ * with 402 if the credits do not cover the longer prompt.
  */
 async function coverOpened(
   { candidate, admitted, steps }: LoopCall,

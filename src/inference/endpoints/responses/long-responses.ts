@@ -45,7 +45,7 @@ export class LongResponses {
   readonly position: ChainPosition | undefined;
   readonly #body: LongBody<LongResponsesFacts>;
 
-  /** Set if the bytes are a turn, including the stored items that it continues, and not only the body. */
+  /** The origin of the turn, if the bytes include stored items. Undefined if they are only the body. */
   readonly #turn: TurnSource | undefined;
 
   constructor(body: LongBody<LongResponsesFacts>, turn?: TurnSource, position?: ChainPosition) {

@@ -38,7 +38,10 @@ export interface StoredNeeds {
   readonly referredIds: readonly string[];
 }
 
-/** Returns the stored objects that a request refers to, or undefined if there are none. Throws 400. */
+/**
+ * Returns the stored objects that a request refers to, or undefined if there are none. Throws 400 if the input
+ * refers to too many responses.
+ */
 export function needsOf(body: ResponsesBody): StoredNeeds | undefined {
   const previousId = body.previous_response_id ?? undefined;
   const referred = new Set<string>();

@@ -75,8 +75,8 @@ const INCLUDABLE: ReadonlySet<string> = new Set([
 ]);
 
 /**
- * Throws 400 if an item or tool lacks a member that OpenAI's published description requires for its kind. The
- * error names the parameter. The schema checks the rest.
+ * Throws 400 if an item or tool lacks a member that OpenAI's published description requires for its kind, or if
+ * fields are unsupported or exclude each other. The error names the parameter. The schema checks the rest.
  */
 export function assertResponses(body: ResponsesBody): void {
   for (const field of UNSUPPORTED) {
@@ -103,7 +103,7 @@ export function assertResponses(body: ResponsesBody): void {
   }
 }
 
-/** Throws 400 for requests that the chat call also rejects. */
+/** Throws 400 if the chat endpoint would also reject the request. */
 export function assertChat(chat: ChatRequest): void {
   assertSupported(chat);
   const { messages } = chat;

@@ -64,7 +64,7 @@ const MAX_LISTED = 100;
 const MAX_ECHO = 1_048_576;
 
 /**
- * Returns the facts of a turn. Throws 400.
+ * Returns the facts of a turn. Throws 400 if a check of the items, the tools or the chat call fails.
  *
  * @param turn its body has passed its checks
  */

@@ -51,7 +51,7 @@ export interface ResponsesBody {
 
 /** An item of a conversation: a message, a tool call, its output, or reasoning. */
 export interface Item {
-  /** Absent for a message in its short form. */
+  /** Kind of the item. Absent for a message in its short form. */
   readonly type?: string | null;
   readonly id?: string | null;
   readonly [field: string]: unknown;

@@ -49,7 +49,7 @@ export interface ChainPosition {
   /** Null at the beginning of a conversation. */
   readonly previousId: string | null;
   readonly chainId: string;
-  /** Set if the response is added to a conversation, after the last response at the time of its charge. */
+  /** The conversation that the response is added to when it is charged, as its last response. */
   readonly conversationId?: string;
   /** Bytes of all earlier items. */
   readonly chainBytes: number;
@@ -231,7 +231,7 @@ export class ResponseStore {
 
   /**
    * Reads all items that a response was made from: the items of earlier responses that still exist, and its
-   * input. The next long conversation is read after `read` has finished. Throws 404.
+   * input. The next long conversation is read after `read` has finished. Throws 404 if the response does not exist.
    */
   async readInput<Result>(
     organizationId: string,
@@ -254,7 +254,7 @@ export class ResponseStore {
     return bytes > LONG_BYTES ? this.#longReads.run(organizationId, read) : read();
   }
 
-  /** Deletes a response. Throws 404. */
+  /** Deletes a response. Throws 404 if it does not exist. */
   async delete(organizationId: string, id: string): Promise<void> {
     if (!(await deleteResponse(this.#sql, organizationId, id))) throw responseNotFound();
   }

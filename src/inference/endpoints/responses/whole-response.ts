@@ -17,7 +17,7 @@ export interface WholeOutput {
   readonly completedAt?: number;
   /** Tokens of the answer, estimated by the gateway. Used if the usage is undefined. */
   readonly estimatedTokens: number;
-  /** Set if a tool loop made the answer. */
+  /** The end of the tool loop that made the answer. Undefined if no tool loop did. */
   readonly loop?: LoopEnd | undefined;
 }
 
@@ -56,7 +56,7 @@ export const longTypedOutput = new CompletionRender(
     outputOf(choices[0]!, usage, options),
 );
 
-/** Renders an answer in OpenAI's format in a work thread, in the form of this gateway. */
+/** Renders a provider's answer in OpenAI's chat format as output items, in a work thread. */
 export const longOutput = new AnswerRead(
   import.meta.url,
   (text, options: OutputOptions): WholeOutput =>

@@ -254,7 +254,7 @@ function streamOf(task: Task): StreamForm<AcceptedSound> {
   };
 }
 
-/** Returns the usage with a duration of at most the one that the hold covers, whatever the provider reported. */
+/** Returns the usage. A reported duration above the duration that the hold covers is lowered to it. */
 function chargedUsage(usage: Usage, { longestMs }: SoundSize): Usage {
   const { durationMs = 0 } = usage;
   return durationMs > longestMs ? { ...usage, durationMs: longestMs } : usage;

@@ -11,9 +11,9 @@ export interface GuardrailRule {
   readonly type: RuleType;
   readonly on: readonly Direction[];
   readonly action: "block" | "redact";
-  /** Only for rules of type pattern. */
+  /** Regular expression of a rule of type pattern. */
   readonly pattern?: string;
-  /** Only for rules of type pii. Absent: all kinds of data. */
+  /** Kinds of data that a rule of type pii finds. Absent: all kinds. */
   readonly entities?: readonly string[];
 }
 
@@ -51,7 +51,7 @@ export function rulesFor(
   return rules;
 }
 
-/** Returns the detector of a rule, or undefined if a model decides it. Throws PatternError. */
+/** Returns the rule's detector, or undefined if a model decides. Throws PatternError if the pattern is invalid. */
 export function detectorOf({ type, pattern, entities }: GuardrailRule): Detector | undefined {
   if (type === "pii") return new PersonalData(entities);
   if (type === "pattern") return new Pattern(pattern!);

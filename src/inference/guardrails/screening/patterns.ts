@@ -19,7 +19,7 @@ const MAX_SEARCH_MS = 50;
 const MAX_SEARCH_MS_A_CHARACTER = 0.01;
 /** Searches times characters that never count as slow, even on a busy processor. */
 const FREE_SEARCH = 200_000;
-/** Instructions whose time per character equals that of the search for personal data. */
+/** Instructions of a program that takes as long per character as the search for personal data. */
 const USUAL_PROGRAM = 16;
 const COST_WITHOUT_BOUND = 16;
 /**
@@ -42,7 +42,7 @@ export class Pattern implements Detector {
   readonly cost: number;
   readonly isIn: ((text: string) => boolean) | undefined;
 
-  /** Compiles the pattern. Throws PatternError. */
+  /** Compiles the pattern. Throws PatternError if it is invalid, too expensive, or matches an empty text. */
   constructor(source: string) {
     if (source.length > MAX_PATTERN_CHARACTERS) {
       throw new PatternError(`must not have more than ${MAX_PATTERN_CHARACTERS} characters`);

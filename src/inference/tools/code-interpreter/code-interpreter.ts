@@ -24,7 +24,7 @@ export interface CodeInterpreterSettings {
 }
 
 export interface CodeInterpreterDependencies {
-  /** Undefined if the gateway does not run Python. */
+  /** Settings of the interpreter. Undefined if the gateway does not run Python. */
   readonly settings: CodeInterpreterSettings | undefined;
   readonly snapshotFolder: string;
   readonly files: FileReader;
@@ -139,7 +139,7 @@ function packagesOf(names: readonly string[]): string[] {
   });
 }
 
-/** Returns the ids of the files that Python receives. Throws 400. */
+/** Returns the ids of the files that Python receives. Throws 400 if the tool has unsupported or invalid members. */
 function fileIdsOf(requested: RequestedTool, param: string): readonly string[] {
   const { type: _type, container = { type: "auto" }, ...others } = requested;
   const [unknown] = Object.keys(others);
@@ -164,7 +164,7 @@ function distinctIds(value: unknown, param: string): readonly string[] {
   return [...new Set(value)];
 }
 
-/** Checks the size of the files. Throws 400, and 404 for a file that the organization does not have. */
+/** Throws 404 if the organization does not have one of the files, and 400 if they are too large together. */
 async function assertFiles(
   files: FileReader,
   fileIds: readonly string[],

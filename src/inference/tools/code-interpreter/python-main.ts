@@ -55,7 +55,7 @@ const OPTIONS = {
   stderr: () => {},
 };
 
-/** Read before the global of this name is removed. */
+/** Bun's `process`, read before the global of this name is removed. */
 const { process: currentProcess } = globalThis;
 
 type RunCell = (code: string) => Promise<boolean>;

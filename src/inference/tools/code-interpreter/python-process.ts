@@ -64,7 +64,7 @@ interface RunningCell {
  * the kernel's filter from outside, watches its time and memory from outside, and limits its output.
  */
 export class PythonProcess {
-  /** Rejects with PythonStartError. */
+  /** Resolves when the interpreter can run code. Rejects with PythonStartError if it cannot run safely. */
   readonly ready: Promise<void>;
   readonly exited: Promise<void>;
   readonly #bounds: PythonBounds;

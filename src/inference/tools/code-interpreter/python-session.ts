@@ -15,9 +15,9 @@ export const ITEM_TYPE = "code_interpreter_call";
 
 /** Reads the files of organizations. */
 export interface FileReader {
-  /** Throws 404. */
+  /** Returns the file. Throws 404 if the organization does not have it. */
   find(organizationId: string, fileId: string): Promise<FileRecord>;
-  /** Throws 404 or 503. */
+  /** Returns the bytes. Throws 404 if the file was deleted in the meantime, and 503 if the storage fails. */
   read(file: FileRecord): Promise<ReadableStream<Uint8Array>>;
 }
 

@@ -1,7 +1,7 @@
 import { GatewayError } from "../../../lib/errors.ts";
 import { isFields } from "../../../lib/json.ts";
 
-/** The user's approximate location, in the form of OpenAI's and Anthropic's tools. */
+/** The user's approximate location, with the members that OpenAI's and Anthropic's tools have. */
 export interface UserLocation {
   /** Two capital letters (ISO 3166-1). */
   readonly country?: string;
@@ -13,7 +13,7 @@ export interface UserLocation {
 /** A domain with its subdomains. If it has a path, only that part of the domain. */
 export interface DomainFilter {
   readonly host: string;
-  /** Begins with a slash. Empty for the complete domain. */
+  /** Path that begins with a slash. Empty for the complete domain. */
   readonly path: string;
 }
 
@@ -52,7 +52,8 @@ export const DEFAULT_SEARCH: SearchOptions = {
 };
 
 /**
- * Returns the options of OpenAI's tool `web_search`, or of Anthropic's tool of the same name. Throws 400.
+ * Returns the options of OpenAI's tool `web_search`, or of Anthropic's tool of the same name. Throws 400 if an
+ * option is invalid.
  *
  * @param path path of the tool in the request, such as `tools.0`
  */
@@ -76,7 +77,7 @@ export function searchOptionsOfTool(tool: Fields, path: string): SearchOptions {
   };
 }
 
-/** Returns the limits of a context size. Throws 400. */
+/** Returns the limits of a context size. Throws 400 if there is no such size. */
 export function contextSize(
   value: unknown,
   path: string,
@@ -90,7 +91,7 @@ export function contextSize(
 
 /**
  * Returns the location of `{type: "approximate", country, …}`, or of these members below `approximate`, as
- * chats have them. Throws 400.
+ * chats have them. Throws 400 if a member is invalid.
  */
 export function locationOf(
   value: unknown,
@@ -132,7 +133,7 @@ function namedLocation(fields: Fields, path: string): UserLocation {
   return location;
 }
 
-/** Parses a list of domains. Throws 400. */
+/** Parses a list of domains. Throws 400 if an entry is not a domain, or if the list is too long. */
 export function domainFilters(value: unknown, path: string): DomainFilter[] {
   if (value === undefined || value === null) return [];
   if (!Array.isArray(value) || value.length > MAX_DOMAINS) {

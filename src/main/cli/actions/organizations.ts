@@ -53,7 +53,7 @@ export async function addOrganization(
   return prepared;
 }
 
-/** Returns the organization. Throws organization_not_found. */
+/** Returns the organization. Throws organization_not_found if it does not exist. */
 export async function requireOrganization(sql: Database, id: string) {
   const organization = await loadOrganization(id).run(sql);
   if (organization !== undefined) return organization;

@@ -19,13 +19,13 @@ interface RefundRequest {
   readonly organizationId: string;
   /** Id of a usage transaction, or of a top-up by card. */
   readonly transactionId: string;
-  /** Undefined refunds the whole remaining amount. */
+  /** The amount to refund. If undefined, the whole remaining amount is refunded. */
   readonly amountNano: NanoUsd | undefined;
 }
 
 /**
  * The transaction of a refund. A refund to a card is ordered from the processor by a running gateway, or by the next
- * one that starts.
+ * gateway that starts.
  */
 export interface Refunded extends PostedEntry {
   readonly isToCard: boolean;

@@ -237,13 +237,16 @@ export const keyCommands: readonly Command[] = [create, list, revoke, generate];
 interface KeyRequest {
   readonly organizationId: string;
   readonly kind: KeyKind;
-  /** Without `scopes`, the key gets all scopes. */
+  /** The settings of the key. If `scopes` is absent, the key gets all scopes. */
   readonly settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">;
 }
 
 const FOREIGN_KEY_VIOLATION = "23503";
 
-/** Creates a key. Its secret is shown only once. Throws name_taken, organization_not_found, quota_exceeded. */
+/**
+ * Creates a key. Its secret is shown only once. Throws organization_not_found if the organization does not exist,
+ * name_taken if it has a key of this name, and quota_exceeded if it has too many keys.
+ */
 async function addKey(
   sql: Database,
   request: KeyRequest,
@@ -289,7 +292,7 @@ function refusal(error: unknown): unknown {
   return error;
 }
 
-/** Revokes a key. The change feed reports it to running gateways. Throws key_not_found. */
+/** Revokes a key. The change feed reports it to running gateways. Throws key_not_found if the key does not exist. */
 async function revokeKey(sql: Database, id: string): Promise<void> {
   if (await revokeOperatorKey(sql, id)) return;
   await sql.begin(async (transaction) => {

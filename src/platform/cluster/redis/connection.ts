@@ -138,7 +138,7 @@ export class RedisTime {
     return agrees;
   }
 
-  /** Returns the latest time that Redis can have when `localMs` is reached. */
+  /** Returns the latest time that Redis's clock can show when the local clock shows `localMs`. */
   latestMs(localMs: number): number {
     return Number.isFinite(this.#mostAheadMs)
       ? localMs + this.#mostAheadMs

@@ -124,8 +124,8 @@ const SPARE_KEYS = 1_000;
 
 /**
  * The admissions of this instance within a window, with and without Redis. Its local shares count
- * from here, and Redis gets a report of them after it lost its counters. Memory is bounded like
- * that of the windows.
+ * from here, and Redis gets a report of them after it lost its counters. Memory is bounded as
+ * in the windows.
  */
 export class InstanceAdmissions {
   readonly #windows: MemoryRateWindows;

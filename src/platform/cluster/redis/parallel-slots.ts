@@ -137,7 +137,7 @@ export class RedisSlots implements ParallelSlots {
   }
 
   async #exchange(requests: readonly SlotRequest[]): Promise<void> {
-    // The lease can have expired while this process was blocked. The instance then joins again.
+    // The lease may have expired while this process was blocked. The instance then joins again.
     const granted =
       (await this.#sendChanges(requests).catch(() => undefined)) ??
       (await this.#join(requests).catch(() => undefined));

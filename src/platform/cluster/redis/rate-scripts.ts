@@ -75,7 +75,7 @@ interface RateScriptsOptions {
   readonly instanceId: string;
   readonly keyPrefix: string;
   readonly windowMs: number;
-  /** For tests: a key with the time in milliseconds, instead of Redis's clock. */
+  /** Name of a key with the time in milliseconds, which tests use instead of Redis's clock. */
   readonly clockKey?: string | undefined;
 }
 

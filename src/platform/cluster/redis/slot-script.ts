@@ -26,8 +26,8 @@ export interface SlotExchange {
   /** Running calls of this instance within each limit, without the requested ones. */
   readonly limits: readonly (ParallelLimit & { readonly used: number })[];
   /**
-   * For each requested call, the positions in `limits` of its limits, and the number of slots that
-   * it leaves free there.
+   * The requested calls. Each has the positions of its limits in `limits`, and the number of slots
+   * that it leaves free in each.
    */
   readonly requests: readonly (readonly {
     readonly position: number;
@@ -81,7 +81,7 @@ export class SlotScript {
     for (const { used, max } of limits) words.push(used, max);
     for (const slots of requests) {
       words.push(slots.length);
-      // Lua counts from 1, and the first key is that of the members.
+      // Lua counts from 1, and the first key holds the members.
       for (const { position, reserved: spared } of slots) words.push(position + 2, spared);
     }
     const sent = this.#scripts.gatewaySlots(...words);

@@ -137,7 +137,7 @@ export function normaliseCompletion(
     message.role = "assistant";
     normaliseContent(message);
     normaliseToolCalls(message, id, position);
-    // OpenAI's answers always have these members, those of other providers often do not.
+    // OpenAI's answers always have these members. The answers of other providers often do not.
     message.content ??= null;
     message.refusal ??= null;
     choice.logprobs ??= null;

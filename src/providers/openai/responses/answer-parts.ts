@@ -86,7 +86,7 @@ export function annotationOf(raw: unknown): unknown[] {
   return [{ type, url_citation: citation }];
 }
 
-/** Returns the log probabilities of a piece of text in the form of chats. Undefined if there are none. */
+/** Returns the log probabilities of a piece of text as chats have them, or undefined if there are none. */
 export function logprobsOf(raw: unknown): unknown {
   return Array.isArray(raw) && raw.length > 0 ? { content: raw, refusal: null } : undefined;
 }

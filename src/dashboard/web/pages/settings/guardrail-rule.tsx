@@ -22,7 +22,7 @@ export interface Draft {
   readonly on: "both" | "input" | "output";
   readonly action: Rule["action"];
   readonly pattern: string;
-  /** Undefined for every kind of personal data. */
+  /** The kinds of personal data to find. Undefined means every kind. */
   readonly entities: readonly string[] | undefined;
 }
 
@@ -98,7 +98,7 @@ interface RuleFieldsProps {
   readonly draft: Draft;
   readonly choices: GuardrailChoices;
   onChange(changed: Partial<Draft>): void;
-  /** Undefined for the only rule. */
+  /** Removes the rule. Undefined if it is the only rule. */
   readonly onRemove: (() => void) | undefined;
 }
 

@@ -10,8 +10,8 @@ export interface ListedPlan {
 
 export interface OfferedPlan extends ListedPlan {
   /**
-   * Undefined while the price is loading. Null if the plan has none or the payment processor does not return
-   * it.
+   * The price. Undefined while it is loading. Null if the plan has no price or the payment processor does not
+   * return it.
    */
   readonly price: PlanPrice | null | undefined;
 }
