@@ -145,7 +145,10 @@ function describeAmounts(open: () => OwnedRateWindows | Promise<OwnedRateWindows
     expect((await windows.take("key", limit)).isAdmitted).toBe(false);
     for (const { recount } of takes) recount!(1);
     const all = { full: 60, reduced: 60, least: 50 };
-    expect(await windows.take("key", limit, all)).toMatchObject({ admittedAmount: 50, remaining: 0 });
+    expect(await windows.take("key", limit, all)).toMatchObject({
+      admittedAmount: 50,
+      remaining: 0,
+    });
   });
 }
 

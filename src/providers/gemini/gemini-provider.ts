@@ -207,7 +207,7 @@ export class GeminiClient {
     }
     // Servers that ignore `alt=sse` answer with a list of the same responses.
     const text = await readWhole(response, MAX_WHOLE_AS_STREAM_BYTES);
-    if (text === undefined) throw brokenAnswer("an answer that is too long");
+    if (text === undefined) throw brokenAnswer("too many bytes");
     const body = parsedAnswer(text);
     const failure = failureInside(body, this.#wire.failureContext);
     if (failure !== undefined) throw failure;
