@@ -46,7 +46,7 @@ async function faultsIn(
 test("comments, messages and names use plain words", async () => {
   const sources = ["src/**/*.{ts,tsx}", "actors/**/*.ts", "db/**/*.ts"];
   expect(await faultsIn(sources, (text, file) => sourceFaults(file, text))).toEqual([]);
-});
+}, 60_000);
 
 test("comments in SQL use plain words", async () => {
   expect(await faultsIn(["db/**/*.sql"], sqlFaults)).toEqual([]);

@@ -28,11 +28,6 @@ export interface StatedFile {
   readonly chunking_strategy?: StatedChunking | null;
 }
 
-export interface StatedExpiry {
-  readonly anchor: "last_active_at";
-  readonly days: number;
-}
-
 /** Converts the file of a body. Throws 400 if chunks would overlap by more than half of their tokens. */
 export function addedFile({ file_id, attributes, chunking_strategy }: StatedFile): AddedFile {
   return {
