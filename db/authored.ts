@@ -23,7 +23,7 @@ export function authored(sql: Database, author: Author): Database {
   });
 }
 
-/** Sets the author of the transaction's later acts. Undefined stands for the gateway itself. */
+/** Sets the author of the transaction's later acts. Undefined means the gateway itself. */
 export async function setAuthor(
   sql: DatabaseTransaction,
   author: Author | undefined,

@@ -110,7 +110,7 @@ function groupRow(settlement: Settlement, group: number, account: number): Recor
   };
 }
 
-/** Adds the settlement to the sum, and returns its row. Absent members stand for zero and null. */
+/** Adds the settlement to the sum, and returns its row. Absent members mean zero and null. */
 function settlementRow(
   settlement: Settlement,
   sum: RunningSum,

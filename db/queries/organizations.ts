@@ -180,7 +180,7 @@ export async function hasOrganizations(sql: Database | DatabaseTransaction): Pro
 }
 
 /**
- * Settings of one organization that an operator makes. Null stands for the default of its plan or of the gateway.
+ * Settings of one organization that an operator makes. Null means the default of its plan or of the gateway.
  */
 export interface OrganizationSettings {
   readonly name: string;
@@ -202,7 +202,7 @@ export interface OperatedOrganization extends OrganizationSettings {
   /** Null: no limit. */
   readonly creditLimitNano: bigint | null;
   readonly createdAtMs: number;
-  /** Ids of guardrails that always apply, by key id; "" stands for the whole organization. */
+  /** Ids of guardrails that always apply, by key id; "" means the whole organization. */
   readonly guardrails: Readonly<Record<string, string>>;
 }
 

@@ -232,7 +232,7 @@ export async function findDueAmong(
 }
 
 /**
- * Returns the event types that an organization's webhooks subscribe to, including disabled webhooks. `*` stands for
+ * Returns the event types that an organization's webhooks subscribe to, including disabled webhooks. `*` means
  * all.
  */
 export async function subscribedTypes(sql: Database, organizationId: string): Promise<string[]> {

@@ -73,7 +73,7 @@ export const webhooks = pgTable(
       .notNull()
       .references(() => organizations.id),
     url: text("url").notNull(),
-    /** Event types. `*` stands for all. */
+    /** Event types. `*` means all. */
     events: text("events").array().notNull(),
     description: text("description"),
     enabled: boolean("enabled").notNull(),

@@ -31,8 +31,8 @@ interface ChatField {
 const unsupportedBy = (...types: readonly string[]): ReadonlySet<string> => new Set(types);
 
 /**
- * Types whose API is documented field by field. Self-hosted servers, `nvidia` and `hyperbolic` stand for many kinds
- * that differ by model. Their fields are unknown, so they count as supporting every field of this table, and report
+ * Types whose API is documented field by field. Self-hosted servers, `nvidia` and `hyperbolic` serve many models
+ * whose fields differ. Their fields are unknown, so they count as supporting every field of this table, and report
  * themselves what they reject.
  */
 const DOCUMENTED = [

@@ -13,7 +13,7 @@ export interface RequestedImages {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-/** The fields of an image request that a model does not support. `model` stands for a task that it does not support. */
+/** The fields of an image request that a model does not support. `model` means a task that it does not support. */
 export interface UnsupportedImageFields {
   /** The field that prevents the model from serving the request. */
   readonly barrier: string | undefined;

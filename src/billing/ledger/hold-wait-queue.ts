@@ -78,7 +78,7 @@ export class OrganizationQueue<Waiting extends { readonly request: Waiter }> {
 
 /**
  * Returns the budgets that this request is waiting for. A later request that needs one of them queues after it.
- * The empty string stands for the organization's balance. A request that is short only of its subjects' budgets
+ * The empty string means the organization's balance. A request that is short only of its subjects' budgets
  * does not block other end users of its key.
  */
 function lanesOf({ keyId, subjects = [] }: Waiter, shortOf: Shortage): readonly string[] {

@@ -30,7 +30,8 @@ import { builtInModels } from "../../providers/catalogue/provider-models.ts";
 import { createProviders } from "../../providers/registry.ts";
 import { createHttpClient } from "../../providers/transport/http-client.ts";
 import type { HttpClient } from "../../providers/transport/provider-response.ts";
-import { createSandbox } from "../../sandbox/create-sandbox.ts";
+import { createSandboxProvider } from "../../sandbox/chat-provider.ts";
+import { SandboxFineTuning } from "../../sandbox/tuning/fine-tuning-provider.ts";
 import { SandboxTunedModels } from "../../sandbox/tuning/tuned-models.ts";
 import type { Base } from "./base.ts";
 
@@ -54,7 +55,11 @@ export function composeProviders(
     connectTimeoutMs: config.upstreamTimeouts.connectMs,
   }));
   const tunedModels = new SandboxTunedModels(sql);
-  const sandbox = createSandbox({ sql: background, workThread, clock, tunedModels });
+  const sandboxDependencies = { sql: background, workThread, clock, tunedModels };
+  const sandbox = {
+    ...createSandboxProvider(sandboxDependencies),
+    train: new SandboxFineTuning(sandboxDependencies),
+  };
   const shared = {
     workThread,
     clock,

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { type Database, type DatabaseTransaction, sqlState } from "../../../db/client.ts";
+import { TRANSIENT_STATES } from "../../../db/error-states.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
 import { INSTANCE_LEASE_MS, leave } from "../../../db/queries/instances.ts";
 import {
@@ -302,10 +303,6 @@ interface Resealed {
   readonly unreadable: number;
 }
 
-/**
- * SQL states of a locked row, a deadlock or a conflict between transactions. A retry resolves them.
- */
-const TRANSIENT_STATES = new Set(["55P03", "40P01", "40001"]);
 const RETRY_MS = 100;
 /**
  * Attempts for one batch. A row that is locked for all that time is locked by a session that does

@@ -43,7 +43,7 @@ export interface Catalogue {
   readonly models: readonly CatalogueModel[];
   /** Models with one provider's endpoints only, by names that begin with the provider. */
   readonly pinned: ReadonlyMap<string, CatalogueModel>;
-  /** The model names that the file's aliases stand for, by alias. */
+  /** The model names that the file's aliases mean, by alias. */
   readonly aliases: ReadonlyMap<string, string>;
   readonly enabledTypes: ReadonlySet<string>;
   readonly reports: readonly ProviderReport[];

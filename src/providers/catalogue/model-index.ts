@@ -15,7 +15,7 @@ export interface ModelIndex {
    * - an id, also of an inactive model
    * - a provider's own name of a model, for the endpoints at that provider only
    * - a bare slug, for the author that it shows, or for the only model with it
-   * - another spelling of the version, the date or the author, if it stands for only one model
+   * - another spelling of the version, the date or the author, if it means only one model
    */
   resolve(name: string): CatalogueModel | undefined;
   /** Returns the models of a name that does not resolve because several models have it. */
@@ -46,7 +46,7 @@ export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
   };
   const findPinned = (name: string): CatalogueModel | undefined => {
     const [model, ...others] = byProvidersSlug.get(name) ?? [];
-    // Two names at one provider can stand for the same endpoint.
+    // Two names at one provider can mean the same endpoint.
     return others.every((candidate) => candidate.canonicalId === model?.canonicalId)
       ? model
       : undefined;

@@ -101,7 +101,7 @@ export async function builtInModels(typeName: string, now: Date): Promise<BuiltI
     if (madeIds.has(`${typeName}/${name}`)) continue;
     const result = await modelOf(typeName, source, name, lists);
     if (typeof result === "string") leftOut.push({ name, reason: result });
-    // Two names in the lists can stand for the same model at the provider.
+    // Two names in the lists can mean the same model at the provider.
     else if (!madeIds.has(result.id)) models.push(result);
     if (typeof result !== "string") madeIds.add(result.id);
   }

@@ -115,7 +115,7 @@ const MODELS: Readonly<Record<string, readonly AudioModel[]>> = {
     speech("canopylabs/orpheus-v1-english", "Orpheus English", 22),
     speech("canopylabs/orpheus-arabic-saudi", "Orpheus Arabic (Saudi)", 40),
   ],
-  // https://mistral.ai/pricing, as listed in July 2026. The model that `latest` stands for changes, so it has the price
+  // https://mistral.ai/pricing, as listed in July 2026. The model that `latest` means changes, so it has the price
   // of the more expensive Voxtral Mini Transcribe 3.
   mistral: [
     {

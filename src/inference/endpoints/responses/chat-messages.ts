@@ -30,7 +30,7 @@ interface Answer {
  * Returns items as messages of the chat call. The assistant's reasoning, texts and calls become one message.
  * Each tool output becomes a message, and its media follow in a message of the user. Types without a
  * counterpart are left out and added to `untranslated`.
- * @param runHere functions that stand for tools which the gateway runs for this request
+ * @param runHere functions that replace the tools which the gateway runs for this request
  * @param namespaces returns the function names of calls
  */
 export function chatMessages(

@@ -15,6 +15,7 @@ import {
   type PaidEndpoint,
   type StreamForm,
 } from "../../call/endpoint.ts";
+import type { CallGuard } from "../../call/guard/call-guard.ts";
 import { planTranscript } from "../../call/routing/plan-audio.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
 import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
@@ -29,7 +30,6 @@ import {
   transcriptionFields,
   transcriptObject,
 } from "./schema.ts";
-import { screenedTranscript } from "./screened-transcript.ts";
 import { eventsOfTranscript, frameOf, TranscriptAnswer } from "./transcript-answer.ts";
 
 const MEBIBYTE = 1024 * 1024;
@@ -342,4 +342,27 @@ function providerFields(fields: TranscriptionRequest): Record<string, unknown> {
 
 function invalid(param: string, what: string): GatewayError {
   return new GatewayError("invalid_body", `Form field "${param}": ${what}.`, { param });
+}
+
+/**
+ * Applies guardrails to a transcript. The segments are checked as one text, so that matches across segments
+ * are found.
+ */
+async function screenedTranscript(transcript: Transcript, guard: CallGuard): Promise<Transcript> {
+  const { text, segments } = transcript;
+  const parts = segments?.map(({ text: segmentText }) => ({
+    text: /^\s/.test(segmentText) ? segmentText : ` ${segmentText}`,
+  }));
+  const screened = await guard.output({ text, segments: parts });
+  return {
+    ...transcript,
+    text: screened.text,
+    segments: segments?.map((segment, at) => {
+      const screenedText = screened.segments![at]!.text;
+      if (screenedText === parts![at]!.text) return segment;
+      // The details can contain the tokens of the original text.
+      const { details: _, ...rest } = segment;
+      return { ...rest, text: screenedText.replace(/^ /, "") };
+    }),
+  };
 }

@@ -44,7 +44,7 @@ const SPECIAL = new RegExp(
 /** The maximum length of a cluster. Ordering the marks of a longer cluster would take quadratic time. */
 const MAX_CLUSTER = 32;
 /**
- * The maximum growth of a cluster. Characters that stand for a sentence are not decomposed, because the text
+ * The maximum growth of a cluster. Characters that mean a sentence are not decomposed, because the text
  * would become many times longer.
  */
 const MAX_GROWTH = 4;
