@@ -14,13 +14,13 @@ const pages = ["*.md", "docs/**/*.md"]
   .sort();
 
 test("the table of variables is the configuration's own", async () => {
-  expect(await read("docs/configuration.md")).toContain(
+  expect(await read("docs/reference/configuration.md")).toContain(
     `<!-- variables -->\n${variablesTable()}\n<!-- /variables -->`,
   );
 });
 
 test("the table of clients is made of their tests", async () => {
-  expect(await read("docs/clients/README.md")).toContain(
+  expect(await read("docs/guides/clients/index.md")).toContain(
     `<!-- clients -->\n${clientsTable()}\n<!-- /clients -->`,
   );
 });
@@ -30,7 +30,7 @@ test("the README has at most 150 lines", async () => {
 });
 
 test("every path on the map exists, and every source folder is on it", async () => {
-  const page = await read("docs/architecture.md");
+  const page = await read("docs/explanation/architecture.md");
   const map = page.match(/```\n(src\/lib\/[\s\S]*?)```/)![1]!;
   const paths = map
     .trim()
@@ -43,7 +43,7 @@ test("every path on the map exists, and every source folder is on it", async () 
 });
 
 test("the page of the architecture answers twenty questions with files that exist", async () => {
-  const page = await read("docs/architecture.md");
+  const page = await read("docs/explanation/architecture.md");
   const files = [...page.matchAll(/^\| [^|]+\? \| `([^`]+)` \|$/gm)].map(([, file]) => file!);
   expect(files.length).toBeGreaterThanOrEqual(20);
   expect(files.filter((file) => !existsSync(join(root, file)))).toEqual([]);
@@ -87,7 +87,7 @@ test("alerts and the Grafana dashboard name only metrics that the gateway has", 
   for (const path of [
     "docs/deploy/prometheus-rules.yml",
     "docs/deploy/grafana-dashboard.json",
-    "docs/operations.md",
+    "docs/guides/operations.md",
   ]) {
     const named = (await read(path)).matchAll(/\b((?:gateway|process)_[a-z]+_[a-z_]+)/g);
     const metrics = [...named].map(([, name]) => name!.replace(/_(bucket|sum|count)$/, ""));
@@ -117,6 +117,6 @@ function headingIds(page: string): string[] {
 
 test("the files page and the description state how long a line of an uploaded file may be", async () => {
   const limit = `at most ${MAX_LINE_BYTES / 1024 / 1024} MB`;
-  expect(await read("docs/fine-tuning.md")).toContain(`each line of ${limit}`);
+  expect(await read("docs/reference/api/fine-tuning.md")).toContain(`each line of ${limit}`);
   expect(JSON.stringify(uploadForm)).toContain(`Each line of both has ${limit}`);
 });

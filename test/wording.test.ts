@@ -20,10 +20,10 @@ const EXCEPTIONS: ReadonlyMap<string, string> = new Map([
 /** Pages for engineers. Pages for users follow with their next revision. */
 const PAGES = [
   "CONTRIBUTING.md",
-  "docs/architecture.md",
-  "docs/glossary.md",
-  "docs/ledger.md",
-  "docs/testing.md",
+  "docs/explanation/architecture.md",
+  "docs/reference/glossary.md",
+  "docs/explanation/ledger.md",
+  "docs/explanation/testing.md",
   "src/*/README.md",
 ];
 

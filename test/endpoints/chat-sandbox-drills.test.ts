@@ -7,7 +7,7 @@ import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { billOf, billOfResponse, expectBooksClosed } from "../support/ledger-checks.ts";
 import { readStream } from "../support/stream-reader.ts";
 
-/** The drills of the sandbox through the whole gateway, as docs/sandbox.md describes them. */
+/** The drills of the sandbox through the whole gateway, as docs/reference/sandbox.md describes them. */
 
 /** Longer than the retries of `error-429` wait, shorter than `slow-first-token`. */
 const TOTAL_MS = 3_500;

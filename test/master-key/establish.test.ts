@@ -48,7 +48,7 @@ test("every column of bytes in the schema is named among the sealed ones, or is 
     columns.map((column) => `${table}.${column}`),
   );
   const names = rows.map(({ name }) => name).sort();
-  // Of texts that are not sealed either: docs/vector-stores.md.
+  // Of texts that are not sealed either: docs/reference/api/vector-stores.md.
   const open = ["master_key.proof", "master_key.salt", "vector_store_vectors.bytes"];
   expect(names).toEqual([...sealed, ...open].sort());
 });

@@ -4,7 +4,7 @@ import { variablesTable } from "./variables.ts";
 
 /**
  * `bun run schema` writes the published reference of the configuration: the schema of the file,
- * which editors read, and the table of variables in docs/configuration.md.
+ * which editors read, and the table of variables in docs/reference/configuration.md.
  */
 const root = join(import.meta.dir, "..", "..", "..");
 const schema = `${JSON.stringify(publishedFileSchema(), null, 2)}\n`;

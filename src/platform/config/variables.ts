@@ -77,7 +77,7 @@ const SETTINGS = [
     name: "DATABASE_URL",
     default: null,
     meaning:
-      "any Postgres from version 15, with `sslmode`, `sslrootcert`, `sslcert` and `sslkey` as libpq has them ([operations](operations.md#your-own-postgres)); unset, an embedded one runs in `DATA_DIR/postgres`",
+      "any Postgres from version 15, with `sslmode`, `sslrootcert`, `sslcert` and `sslkey` as libpq has them ([operations](../guides/operations.md#your-own-postgres)); unset, an embedded one runs in `DATA_DIR/postgres`",
   },
   {
     name: "DATABASE_POOL_SIZE",
@@ -534,7 +534,7 @@ export const CONFIG_VARIABLES: readonly ConfigVariable[] = [
   ...CLOUD_VARIABLES,
 ];
 
-/** Returns the table of all variables in Markdown, as in docs/configuration.md. */
+/** Returns the table of all variables in Markdown, as in docs/reference/configuration.md. */
 export function variablesTable(): string {
   const rows = CONFIG_VARIABLES.map(
     ({ name, default: text, meaning }) =>

@@ -47,7 +47,7 @@ const REASONING_TERMS: ModelTerms = {
   capabilities: [...CHAT_TERMS.capabilities, "reasoning"],
 };
 
-/** Failure drills. docs/sandbox.md describes the behavior of each. */
+/** Failure drills. docs/reference/sandbox.md describes the behavior of each. */
 const DRILLS: readonly (readonly [slug: string, name: string, description: string])[] = [
   ["refusal", "Sandbox refusal", "Refuses every request in its answer, as models do."],
   ["slow", "Sandbox slow", "Answers slowly."],
