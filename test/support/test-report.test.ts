@@ -50,8 +50,8 @@ test("a run counts each file's tests, and a file that fails in a run and not in 
     join(folder, "bad.test.ts"),
     imports + FILES["bad.test.ts"].replace("toBe(2)", "toBe(1)"),
   );
-  writeFileSync(join(folder, "hook.test.ts"), imports + `test("a", () => {});`);
-  writeFileSync(join(folder, "unloadable.test.ts"), imports + `test("a", () => {});`);
+  writeFileSync(join(folder, "hook.test.ts"), `${imports}test("a", () => {});`);
+  writeFileSync(join(folder, "unloadable.test.ts"), `${imports}test("a", () => {});`);
   const second = await run(first.report.failedFiles);
   expect(second.exitCode).toBe(0);
   expect(totalLine(totalOf([first.report, second.report]))).toBe("5 passed, 0 failed, 1 skipped");
