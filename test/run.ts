@@ -3,11 +3,12 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { cpus, tmpdir } from "node:os";
 import { join } from "node:path";
 import { Glob } from "bun";
+import measuredSeconds from "./durations.json";
 import { bundlePrograms } from "./support/programs.ts";
 import { NO_REDIS_WARNING } from "./support/redis.ts";
 import { startTestServices } from "./support/services.ts";
 import { readReport, type TestReport, totalLine, totalOf } from "./support/test-report.ts";
-import { belongsTo, LONG, LONGEST, MEASURING, THOROUGH_SETTINGS } from "./tiers.ts";
+import { belongsTo, LONG, MAX_QUICK_SECONDS, MEASURING, THOROUGH_SETTINGS } from "./tiers.ts";
 
 /*
  * Runs a tier of the suite (--quick, --all, --thorough; see tiers.ts), or the files and options of
@@ -18,7 +19,7 @@ import { belongsTo, LONG, LONGEST, MEASURING, THOROUGH_SETTINGS } from "./tiers.
  * immediately ("(attempt 2)" in its line), and files that still fail run once more at the end, one by one. The
  * last line of a tier is its total.
  *
- * --durations prints how long the slowest files took.
+ * --durations prints how long the slowest files took, and writes durations.json if all files ran.
  * TEST_DATABASE_URL and TEST_REDIS_URL name servers to use in place of ones started for the run.
  */
 
@@ -31,10 +32,9 @@ const SLOWEST_FILES = 40;
 const MAX_REPEATED_FILES = 10;
 /** Most tests wait more than they compute: for processes, leases and outages. */
 const PROCESSES_PER_CORE = 2.5;
-/** How long a file is expected to take. Bun starts those first that take longest. */
-const LONGEST_FILE_MS = 60_000;
-const LONG_FILE_MS = 20_000;
-const OTHER_FILE_MS = 2_000;
+/** durations.json has the files that take at least this time. The others are expected to take half of it. */
+const MIN_STORED_MS = 3_000;
+const DURATIONS_PATH = join(import.meta.dir, "durations.json");
 
 interface Phase {
   readonly args: readonly string[];
@@ -50,6 +50,9 @@ interface Phase {
 const SHORT_LIVED = { BUN_JSC_useFTLJIT: "0" } as const;
 
 const TIERS = ["--quick", "--all", "--thorough"];
+
+const storedSeconds: Readonly<Record<string, number>> = measuredSeconds;
+const isSlow = (file: string) => (storedSeconds[file] ?? 0) > MAX_QUICK_SECONDS;
 
 /** Named files run as they are, whatever the tier. */
 const isWholeTier = ([tier = "", ...rest]: readonly string[]) =>
@@ -69,7 +72,8 @@ async function phasesOf(argv: readonly string[]): Promise<Phase[]> {
     return [{ args, files: files.filter(isLong), environment: THOROUGH_SETTINGS }];
   }
   const parallel = `--parallel=${Math.ceil(cpus().length * PROCESSES_PER_CORE)}`;
-  const others = files.filter((file) => !isLong(file));
+  const isOther = (file: string) => !isLong(file) && (tier === "--all" || !isSlow(file));
+  const others = files.filter(isOther);
   const inParallel = others.filter((file) => !isMeasuring(file));
   const measuring = (tier === "--all" ? files : others).filter(isMeasuring);
   const long = files.filter((file) => isLong(file) && !isMeasuring(file));
@@ -144,7 +148,10 @@ async function main(): Promise<number> {
       if (exitCode !== 0 && report.failedFiles.length === 0) return exitCode;
       reports.push(report);
     }
-    if (argv.includes("--durations")) durations.print();
+    if (argv.includes("--durations")) {
+      durations.print();
+      if (wanted[0] === "--all") durations.store();
+    }
     const failed = reports.flatMap(({ failedFiles }) => failedFiles);
     if (failed.length > 0 && failed.length <= MAX_REPEATED_FILES) {
       console.log(`\n== files that failed, once more, one by one:\n${failed.join("\n")}\n`);
@@ -154,6 +161,11 @@ async function main(): Promise<number> {
       reports.push(report!);
     }
     const total = totalOf(reports);
+    if (wanted[0] === "--quick") {
+      const ran = reports.flatMap(({ files }) => [...files.keys()]);
+      const leftOut = (await testFiles()).length - new Set(ran).size;
+      console.log(`\n${leftOut} slow files left out: bun run test:all runs them.`);
+    }
     console.log(`\n${totalLine(total)}`);
     return total.failed === 0 ? 0 : 1;
   } finally {
@@ -164,8 +176,8 @@ async function main(): Promise<number> {
 }
 
 /**
- * What Bun reads and writes about the time that files take, with their imports and hooks. It is told that
- * the LONGEST files take longest, then the LONG ones, so that none of them runs alone at the end.
+ * What Bun reads and writes about the time that files take, with their imports and hooks. Bun starts the files
+ * first that take longest, so that none of them runs alone at the end.
  */
 class Durations {
   readonly folder = mkdtempSync(join(tmpdir(), "gateway-durations-"));
@@ -175,21 +187,30 @@ class Durations {
   constructor(phases: readonly Phase[]) {
     const named = phases.flatMap(({ files = [] }) => files);
     const files = named.map((file): [string, number] => {
-      if (belongsTo(file, LONGEST)) return [file, LONGEST_FILE_MS];
-      return [file, belongsTo(file, LONG) ? LONG_FILE_MS : OTHER_FILE_MS];
+      const seconds = storedSeconds[file];
+      return [file, seconds === undefined ? MIN_STORED_MS / 2 : seconds * 1_000];
     });
     writeFileSync(this.#path, JSON.stringify({ version: 1, files: Object.fromEntries(files) }));
   }
 
   print(): void {
-    const { files } = JSON.parse(readFileSync(this.#path, "utf8")) as {
-      files: Record<string, number>;
-    };
-    const slowest = Object.entries(files).toSorted(([, a], [, b]) => b - a);
+    const slowest = Object.entries(this.#read()).toSorted(([, a], [, b]) => b - a);
     const sumMs = slowest.reduce((sum, [, ms]) => sum + ms, 0);
     const row = (ms: number, name: string) => `${(ms / 1_000).toFixed(1).padStart(8)} s  ${name}`;
     console.log(`\n${row(sumMs, `${slowest.length} files together, the slowest of them:`)}`);
     for (const [file, ms] of slowest.slice(0, SLOWEST_FILES)) console.log(row(ms, file));
+  }
+
+  /** Stores the times of the slow files for later runs. */
+  store(): void {
+    const slow = Object.entries(this.#read()).filter(([, ms]) => ms >= MIN_STORED_MS);
+    const sorted = slow.toSorted(([a], [b]) => (a < b ? -1 : 1));
+    const seconds = Object.fromEntries(sorted.map(([file, ms]) => [file, Math.round(ms / 1_000)]));
+    writeFileSync(DURATIONS_PATH, `${JSON.stringify(seconds, null, 2)}\n`);
+  }
+
+  #read(): Record<string, number> {
+    return JSON.parse(readFileSync(this.#path, "utf8")).files;
   }
 
   remove(): void {
