@@ -9,7 +9,7 @@ import { clientsTable } from "./clients/table.ts";
 
 const root = join(import.meta.dir, "..");
 const read = (path: string): Promise<string> => Bun.file(join(root, path)).text();
-const pages = ["*.md", "docs/**/*.md"]
+const pages = ["*.md", "docs/**/*.md", "examples/**/*.md"]
   .flatMap((pattern) => [...new Glob(pattern).scanSync({ cwd: root })])
   .sort();
 

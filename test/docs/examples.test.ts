@@ -5,7 +5,7 @@ import { Grounds } from "../crash/gateway-process.ts";
 import { programEnvironment } from "../support/programs.ts";
 import { findPython, pythonPackages } from "../support/python-packages.ts";
 import { BlockRunner } from "./block-runner.ts";
-import { readPage } from "./page.ts";
+import { needsPython, readPage } from "./page.ts";
 import {
   needsOwnGateway,
   PageSession,
@@ -31,7 +31,7 @@ const pages = await Promise.all(
   revised.map(async (path) => [path, readPage(await readText(path))] as const),
 );
 const runsPython = pages.some(([, { steps }]) =>
-  steps.some((step) => step.kind === "example" && step.language === "python"),
+  steps.some((step) => step.kind === "example" && needsPython(step)),
 );
 
 let python: PythonBlocks | undefined;
