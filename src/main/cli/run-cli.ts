@@ -13,6 +13,7 @@ import {
 import { backupCommands } from "./nouns/backup.ts";
 import { creditCommands } from "./nouns/credits.ts";
 import { doctorCommands } from "./nouns/doctor.ts";
+import { importCommands } from "./nouns/import.ts";
 import { keyCommands } from "./nouns/keys.ts";
 import { masterKeyCommands, migrateCommands } from "./nouns/maintenance.ts";
 import { modelCommands } from "./nouns/models.ts";
@@ -66,6 +67,7 @@ export const COMMANDS: readonly Command[] = [
   ...migrateCommands,
   ...backupCommands,
   ...modelCommands,
+  ...importCommands,
   ...doctorCommands,
 ];
 
