@@ -96,6 +96,7 @@ describe.each(pages)("%s", (path, page) => {
       }
       try {
         expect((await session.faults(page)).map((fault) => `${path}, ${fault}`)).toEqual([]);
+        if (path === "README.md") await expectQuietRestart(session);
       } finally {
         await session.stop();
       }
@@ -103,3 +104,12 @@ describe.each(pages)("%s", (path, page) => {
     PAGE_MS,
   );
 });
+
+/** The variables that a page sets for its examples are no settings of the gateway. */
+async function expectQuietRestart(session: PageSession): Promise<void> {
+  expect(await session.runShell('echo "${SECRET_KEY:0:11} ${MANAGEMENT_KEY:0:13}"')).toBe(
+    "gateway_sk_ gateway_mgmt_\n",
+  );
+  await session.runShell("bun run start");
+  expect(session.gatewayLog()).not.toMatch(/is ignored|"level":"(?:warn|error)"/);
+}
