@@ -125,6 +125,6 @@ function headingIds(page: string): string[] {
 
 test("the files page and the description state how long a line of an uploaded file may be", async () => {
   const limit = `at most ${MAX_LINE_BYTES / 1024 / 1024} MB`;
-  expect(await read("docs/reference/api/fine-tuning.md")).toContain(`each line of ${limit}`);
+  expect(await read("docs/reference/api/files.md")).toContain(`each line of ${limit}`);
   expect(JSON.stringify(uploadForm)).toContain(`Each line of both has ${limit}`);
 });
