@@ -471,6 +471,7 @@ const SETTINGS = [
   },
   {
     name: "GATEWAY_LOG_FORMAT",
+    group: "telemetry",
     default: "auto",
     meaning:
       "`json` or `text`; `auto` is text on a terminal and JSON otherwise. Text has colors on a terminal, unless `NO_COLOR` is set",
