@@ -14,6 +14,7 @@ export const LONG = [
   "test/cluster/redis-loss.test.ts",
   "test/crash/",
   "test/cli/embedded-database.test.ts",
+  "test/docs/site.test.ts",
   "test/embedded/",
   "test/ledger/driver-failed-statements.test.ts",
   "test/ledger/ledger-outage.test.ts",
