@@ -61,11 +61,18 @@ interface SidebarItem {
   items?: SidebarItem[];
 }
 
+/**
+ * Returns the item of a page, or the items of a folder. A folder without a page stays open, because
+ * its title would be a button with a button in it.
+ */
 function sidebarItem({ title, page, entries }: DocumentationEntry): SidebarItem {
   return {
     text: title,
     ...(page !== undefined && { link: linkTo(page.file) }),
-    ...(entries.length > 0 && { collapsed: true, items: entries.map(sidebarItem) }),
+    ...(entries.length > 0 && {
+      ...(page !== undefined && { collapsed: true }),
+      items: entries.map(sidebarItem),
+    }),
   };
 }
 
