@@ -20,6 +20,7 @@ export const LONG = [
   "test/crash/",
   "test/cli/embedded-database.test.ts",
   "test/docs/examples.test.ts",
+  "test/docs/site.test.ts",
   "test/embedded/",
   "test/ledger/driver-failed-statements.test.ts",
   "test/ledger/ledger-outage.test.ts",
