@@ -1,7 +1,8 @@
 /* The entry of the single executable: unpacks the package that it contains, then runs its programs. */
 import { existsSync, mkdirSync, renameSync, rmSync } from "node:fs";
-import { basename, join, resolve } from "node:path";
+import { basename, join } from "node:path";
 import archivePath from "package-archive";
+import { prepareDataFolder } from "../db/embedded/folders.ts";
 import { runCommand } from "./run-command.ts";
 
 await runCommand({
@@ -16,9 +17,9 @@ await runCommand({
  * go on running. Another process may be unpacking too: the first one that finishes names the folder.
  */
 async function unpackedFolder(): Promise<string> {
-  const parent = join(resolve(process.env.DATA_DIR || ".data"), "program");
-  // Bun puts a hash of the content into the name of an embedded file.
-  const folder = join(parent, basename(archivePath).split(".")[0]!);
+  const parent = join(prepareDataFolder(process.env.DATA_DIR || ".data").dataDir, "program");
+  // Bun adds a hash of the content to the name of an embedded file: 1.0.0-25svgzrh.
+  const folder = join(parent, basename(archivePath, ".zst"));
   if (existsSync(folder)) return folder;
   mkdirSync(parent, { recursive: true });
   const unfinished = `${folder}.${process.pid}`;

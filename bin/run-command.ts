@@ -12,7 +12,10 @@ const USAGE = `model-gateway ${manifest.version}
 
 /** Settings that Bun reads when it starts, as `bun run start` sets them. */
 const BUN_SETTINGS = Object.fromEntries(
-  [...manifest.scripts.start.matchAll(/\b(BUN_\w+)=(\S+)/g)].map(([, name, value]) => [name!, value!]),
+  [...manifest.scripts.start.matchAll(/\b(BUN_\w+)=(\S+)/g)].map(([, name, value]) => [
+    name!,
+    value!,
+  ]),
 );
 
 interface Command {

@@ -88,7 +88,10 @@ const bundleRoot: BunPlugin = {
       return { path, namespace: ROOT_MODULE };
     });
     build.onLoad({ filter: /.*/, namespace: ROOT_MODULE }, () => {
-      return { contents: `export const ROOT = new URL("../", import.meta.url).href;`, loader: "js" };
+      return {
+        contents: `export const ROOT = new URL("../", import.meta.url).href;`,
+        loader: "js",
+      };
     });
   },
 };
@@ -117,9 +120,11 @@ function relocate(copies: Map<string, string>): BunPlugin {
       build.onLoad({ filter: /\.ts$/ }, async ({ path }) => {
         const text = await Bun.file(path).text();
         const place = relative(PROJECT, path);
-        if (!text.includes("import.meta.") || !/^(bin|src|actors|db)\//.test(place)) return undefined;
+        if (!text.includes("import.meta.") || !/^(bin|src|actors|db)\//.test(place))
+          return undefined;
         const copy = (source: string, target: string): string => {
-          if (!existsSync(source)) throw new Error(`${place} names ${source}, which does not exist`);
+          if (!existsSync(source))
+            throw new Error(`${place} names ${source}, which does not exist`);
           copies.set(source, target);
           return JSON.stringify(target);
         };
@@ -136,11 +141,20 @@ function relocate(copies: Map<string, string>): BunPlugin {
           return copy(source, join("packages", target));
         };
         const contents = text
-          .replaceAll(PACKAGE_SIBLING, (_, sibling, name) => `new URL(${packageFile(name, sibling)}, ROOT)`)
+          .replaceAll(
+            PACKAGE_SIBLING,
+            (_, sibling, name) => `new URL(${packageFile(name, sibling)}, ROOT)`,
+          )
           .replaceAll(PACKAGE_FILE, (_, name) => `new URL(${packageFile(name)}, ROOT).href`)
           .replaceAll(SIBLING_SCRIPT, `new URL("./$1.js", import.meta.url)`)
-          .replaceAll(/\bimport\.meta\.url\b/g, `new URL("${place.replace(/\.ts$/, ".js")}", ROOT).href`)
-          .replaceAll(/\bimport\.meta\.dir\b/g, `Bun.fileURLToPath(new URL("${dirname(place)}", ROOT))`);
+          .replaceAll(
+            /\bimport\.meta\.url\b/g,
+            `new URL("${place.replace(/\.ts$/, ".js")}", ROOT).href`,
+          )
+          .replaceAll(
+            /\bimport\.meta\.dir\b/g,
+            `Bun.fileURLToPath(new URL("${dirname(place)}", ROOT))`,
+          );
         const hashbang = /^#!.*\n/.exec(contents)?.[0] ?? "";
         const code = contents.slice(hashbang.length);
         return {

@@ -21,7 +21,10 @@ export async function buildPackage(folder: string): Promise<void> {
     await cp(join(PROJECT, name), join(folder, name), { recursive: true, filter: isPublished });
   }
   await Bun.write(join(folder, NOTICES), await noticesOf(bundled));
-  await Bun.write(join(folder, "package.json"), `${JSON.stringify(publishedManifest(), null, 2)}\n`);
+  await Bun.write(
+    join(folder, "package.json"),
+    `${JSON.stringify(publishedManifest(), null, 2)}\n`,
+  );
 }
 
 /** Of the documentation site only the built files are published. */
@@ -36,7 +39,17 @@ function publishedManifest() {
     INSTALLED_PACKAGES.map((name) => [name, manifest.dependencies[name]]),
   );
   const bin = { [name]: COMMAND };
-  return { name, version, description, license, type, engines, bin, dependencies, optionalDependencies };
+  return {
+    name,
+    version,
+    description,
+    license,
+    type,
+    engines,
+    bin,
+    dependencies,
+    optionalDependencies,
+  };
 }
 
 /** The licenses of the packages whose files the bundle contains. */
