@@ -5,7 +5,7 @@ import { Grounds } from "../crash/gateway-process.ts";
 import { programEnvironment } from "../support/programs.ts";
 import { findPython, pythonPackages } from "../support/python-packages.ts";
 import { BlockRunner } from "./block-runner.ts";
-import { readPage } from "./page.ts";
+import { needsPython, readPage } from "./page.ts";
 import {
   needsOwnGateway,
   PageSession,
@@ -31,7 +31,7 @@ const pages = await Promise.all(
   revised.map(async (path) => [path, readPage(await readText(path))] as const),
 );
 const runsPython = pages.some(([, { steps }]) =>
-  steps.some((step) => step.kind === "example" && step.language === "python"),
+  steps.some((step) => step.kind === "example" && needsPython(step)),
 );
 
 let python: PythonBlocks | undefined;
@@ -96,6 +96,7 @@ describe.each(pages)("%s", (path, page) => {
       }
       try {
         expect((await session.faults(page)).map((fault) => `${path}, ${fault}`)).toEqual([]);
+        if (path === "README.md") await expectQuietRestart(session);
       } finally {
         await session.stop();
       }
@@ -103,3 +104,12 @@ describe.each(pages)("%s", (path, page) => {
     PAGE_MS,
   );
 });
+
+/** The variables that a page sets for its examples are no settings of the gateway. */
+async function expectQuietRestart(session: PageSession): Promise<void> {
+  expect(await session.runShell('echo "${SECRET_KEY:0:11} ${MANAGEMENT_KEY:0:13}"')).toBe(
+    "gateway_sk_ gateway_mgmt_\n",
+  );
+  await session.runShell("bun run start");
+  expect(session.gatewayLog()).not.toMatch(/is ignored|"level":"(?:warn|error)"/);
+}

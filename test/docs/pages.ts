@@ -3,8 +3,10 @@ import { Glob } from "bun";
 
 export const ROOT = join(import.meta.dir, "..", "..");
 
-/** The README and the pages of docs/, by their paths. */
-export const PAGES = ["README.md", ...new Glob("docs/**/*.md").scanSync({ cwd: ROOT })].sort();
+/** The README and the pages of docs/ and examples/, by their paths. */
+export const PAGES = ["README.md", "docs/**/*.md", "examples/**/*.md"]
+  .flatMap((pattern) => [...new Glob(pattern).scanSync({ cwd: ROOT })])
+  .sort();
 
 export const readText = (path: string): Promise<string> => Bun.file(join(ROOT, path)).text();
 
