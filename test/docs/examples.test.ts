@@ -6,7 +6,7 @@ import { openSemaphore } from "../support/open-semaphore.ts";
 import { programEnvironment } from "../support/programs.ts";
 import { findPython, pythonPackages } from "../support/python-packages.ts";
 import { BlockRunner } from "./block-runner.ts";
-import { type Page, readPage } from "./page.ts";
+import { needsPython, type Page, readPage } from "./page.ts";
 import {
   needsOwnGateway,
   PageSession,
@@ -35,7 +35,7 @@ const pages = await Promise.all(
   revised.map(async (path) => [path, readPage(await readText(path))] as const),
 );
 const runsPython = pages.some(([, { steps }]) =>
-  steps.some((step) => step.kind === "example" && step.language === "python"),
+  steps.some((step) => step.kind === "example" && needsPython(step)),
 );
 
 const sessions = openSemaphore(PAGES_IN_PARALLEL);

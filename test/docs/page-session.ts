@@ -15,7 +15,7 @@ import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { programEnvironment } from "../support/programs.ts";
 import { differences, lastJson, matchesText } from "./answers.ts";
 import { type BlockResult, BlockRunner } from "./block-runner.ts";
-import type { Answer, Example, Page, SavedFile } from "./page.ts";
+import { type Answer, type Example, needsPython, type Page, type SavedFile } from "./page.ts";
 import { readPid, stopProcessGroup } from "./process-group.ts";
 
 const ROOT = join(import.meta.dir, "..", "..");
@@ -143,7 +143,7 @@ export class PageSession {
         mkdirSync(dirname(path), { recursive: true });
         writeFileSync(path, `${this.#here(step.code)}\n`);
       } else if (step.notRun === undefined) {
-        if (step.language === "python" && this.#python === undefined) continue;
+        if (needsPython(step) && this.#python === undefined) continue;
         const result = await this.#run(step);
         const problem = this.#problemOf(step, result);
         if (problem !== undefined) {

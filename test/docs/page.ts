@@ -28,6 +28,11 @@ export interface Example extends Block {
   readonly answers: Answer[];
 }
 
+/** Returns true if the block runs Python with the packages of OpenAI's SDK. */
+export function needsPython({ language, code }: Example): boolean {
+  return language === "python" || (language === "sh" && /\bpython3\b/.test(code));
+}
+
 /** A block that the reader saves under the name in its label. */
 export interface SavedFile extends Block {
   readonly kind: "file";
