@@ -13,7 +13,7 @@ import { clientsTable } from "./clients/table.ts";
 
 const root = join(import.meta.dir, "..");
 const read = (path: string): Promise<string> => Bun.file(join(root, path)).text();
-const pages = ["*.md", "docs/**/*.md"]
+const pages = ["*.md", "docs/**/*.md", "examples/**/*.md"]
   .flatMap((pattern) => [...new Glob(pattern).scanSync({ cwd: root })])
   .sort();
 
@@ -125,7 +125,7 @@ function headingIds(page: string): string[] {
 
 test("the files page and the description state how long a line of an uploaded file may be", async () => {
   const limit = `at most ${MAX_LINE_BYTES / 1024 / 1024} MB`;
-  expect(await read("docs/reference/api/fine-tuning.md")).toContain(`each line of ${limit}`);
+  expect(await read("docs/reference/api/files.md")).toContain(`each line of ${limit}`);
   expect(JSON.stringify(uploadForm)).toContain(`Each line of both has ${limit}`);
 });
 

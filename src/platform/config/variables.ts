@@ -466,7 +466,15 @@ const SETTINGS = [
     name: "LOG_LEVEL",
     group: "telemetry",
     default: "info",
-    meaning: "`trace`, `debug`, `info`, `warn`, `error`, `fatal` or `silent`",
+    meaning:
+      "`trace`, `debug`, `info`, `warn`, `error`, `fatal` or `silent`; requests for `/healthz`, `/readyz` and `/metrics` are logged at `debug`",
+  },
+  {
+    name: "GATEWAY_LOG_FORMAT",
+    group: "telemetry",
+    default: "auto",
+    meaning:
+      "`json` or `text`; `auto` is text on a terminal and JSON otherwise. Text has colors on a terminal, unless `NO_COLOR` is set",
   },
   {
     name: "OTEL_EXPORTER_OTLP_ENDPOINT",
