@@ -29,6 +29,8 @@ export const LONG = [
   "test/clustered/",
   "test/overload/large-bodies.test.ts",
   "test/ownership/heartbeat-thread.test.ts",
+  "test/release/executable.test.ts",
+  "test/release/npm-package.test.ts",
   "test/simulation/",
   "test/start/",
   "test/upgrade/",

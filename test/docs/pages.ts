@@ -38,7 +38,6 @@ const BEFORE_REVISION: Readonly<Record<string, string>> = {
   "docs/reference/configuration.md": "8fa1cad66843",
   "docs/reference/glossary.md": "68a4ecfdcaa8",
   "docs/reference/providers.md": "5c8fbb16873f",
-  "docs/reference/sandbox.md": "8bf140f276ba",
 };
 
 export async function isBeforeRevision(path: string): Promise<boolean> {
