@@ -20,10 +20,13 @@ const EXCEPTIONS: ReadonlyMap<string, string> = new Map([
 /** Pages for engineers. Pages for users follow with their next revision. */
 const PAGES = [
   "CONTRIBUTING.md",
-  "docs/explanation/architecture.md",
+  "docs/explanation/*.md",
+  "docs/guides/migrate/*.md",
+  "docs/guides/operate/*.md",
+  "docs/guides/troubleshooting.md",
+  "docs/reference/configuration*.md",
   "docs/reference/glossary.md",
-  "docs/explanation/ledger.md",
-  "docs/explanation/testing.md",
+  "docs/reference/provider*.md",
   "src/*/README.md",
 ];
 

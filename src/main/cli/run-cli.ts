@@ -3,6 +3,7 @@ import { isConnectionFailure } from "../../../db/client.ts";
 import { describeFailure, isDatabaseFailure } from "../../../db/connect-failure.ts";
 import { version } from "../../../package.json";
 import { GatewayError } from "../../lib/errors.ts";
+import { printable } from "../../lib/printable.ts";
 import {
   type Command,
   type CommandContext,
@@ -13,11 +14,12 @@ import {
 import { backupCommands } from "./nouns/backup.ts";
 import { creditCommands } from "./nouns/credits.ts";
 import { doctorCommands } from "./nouns/doctor.ts";
+import { importCommands } from "./nouns/import.ts";
 import { keyCommands } from "./nouns/keys.ts";
 import { masterKeyCommands, migrateCommands } from "./nouns/maintenance.ts";
 import { modelCommands } from "./nouns/models.ts";
 import { organizationCommands } from "./nouns/org.ts";
-import { alignColumns, printable } from "./print.ts";
+import { alignColumns } from "./print.ts";
 
 interface CliResult {
   readonly exitCode: number;
@@ -66,6 +68,7 @@ export const COMMANDS: readonly Command[] = [
   ...migrateCommands,
   ...backupCommands,
   ...modelCommands,
+  ...importCommands,
   ...doctorCommands,
 ];
 

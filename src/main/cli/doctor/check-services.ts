@@ -15,9 +15,8 @@ import { examineKeyring, isSealed } from "../../../platform/master-key/master-ke
 import { readFolderMark, wrongFolder } from "../../../platform/storage/folder-mark.ts";
 import type { FileStorage } from "../../../platform/storage/interface.ts";
 import { S3Storage } from "../../../platform/storage/s3.ts";
-import { baseUrl } from "../../start/first-keys.ts";
 import { knownMasterKeys, MasterKeyFiles } from "../../start/master-key.ts";
-import { freePort } from "../../start/port.ts";
+import { freePort, runningGateway } from "../../start/port.ts";
 import { type DatabaseSettings, within, withServer } from "../operator-database.ts";
 
 /** The result of one check. Only the state `wrong` prevents the gateway from working. */
@@ -146,7 +145,6 @@ export async function checkFileFolder(sql: Database, root: string): Promise<Find
 }
 
 const PORT_CHECK = "port";
-const ANSWER_TIMEOUT_MS = 1_000;
 
 /**
  * Checks that the gateway could listen.
@@ -155,23 +153,13 @@ const ANSWER_TIMEOUT_MS = 1_000;
 export async function checkPort(config: GatewayConfig, isRunning: boolean): Promise<Finding> {
   const { host, port } = config;
   try {
-    freePort(config);
+    await freePort(config);
     return ok(PORT_CHECK, port === 0 ? `a free port on ${host}` : `${port} is free on ${host}`);
   } catch (error) {
-    const isOurs = isRunning && port !== 0 && (await answersAsGateway(config));
+    const isOurs = isRunning && port !== 0 && (await runningGateway(config)) !== undefined;
     return isOurs
       ? ok(PORT_CHECK, `the running gateway listens on ${port}`)
       : wrong(PORT_CHECK, error);
-  }
-}
-
-async function answersAsGateway(config: GatewayConfig): Promise<boolean> {
-  try {
-    const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
-    const response = await fetch(`${baseUrl(config)}/healthz`, { signal, redirect: "manual" });
-    return response.ok && response.headers.has("x-gateway-request-id");
-  } catch {
-    return false;
   }
 }
 

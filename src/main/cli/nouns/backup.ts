@@ -12,7 +12,12 @@ import { type Backup, takeBackup } from "../../backup/take-backup.ts";
 import { createStorage } from "../../compose/files.ts";
 import { knownMasterKeys } from "../../start/master-key.ts";
 import { type Command, type CommandContext, type Report, UsageError } from "../command.ts";
-import { type OperatorSettings, readOperatorSettings, withServer } from "../operator-database.ts";
+import {
+  assertDatabaseExists,
+  type OperatorSettings,
+  readOperatorSettings,
+  withServer,
+} from "../operator-database.ts";
 
 const WITHOUT_FILES = "without-files";
 
@@ -29,7 +34,7 @@ const take: Command = {
   run: async ({ options, positional }, context) => {
     const path = archivePath(needed(positional, "backup", "a folder or a file"), context);
     const settings = readOperatorSettings(context.environment, context.cwd);
-    assertThere(settings);
+    assertDatabaseExists(settings);
     return withSession(settings, context, async (sql) => {
       const storage = createStorage(storageSettings(settings, context), systemClock, {
         read: () => readFileFolderId(sql),
@@ -52,12 +57,6 @@ const take: Command = {
     });
   },
 };
-
-/** Throws if there would be no embedded database to back up, because opening it would create one. */
-function assertThere({ databaseUrl, dataDir }: OperatorSettings): void {
-  if (databaseUrl !== undefined || existsSync(join(dataDir, "postgres"))) return;
-  throw new Error(`no database in ${dataDir}: set DATA_DIR or DATABASE_URL`);
-}
 
 /**
  * Returns the path of the archive. If `named` is a folder, the file name contains the time. Throws UsageError if the

@@ -1,3 +1,4 @@
+import type { Database } from "../../../../db/client.ts";
 import { listOrganizations } from "../../../../db/queries/organizations.ts";
 import { organizationShape } from "../../../accounts/admin/routes.ts";
 import type { OrganizationChange } from "../../../accounts/organizations/organizations.ts";
@@ -6,7 +7,7 @@ import { PLANS } from "../../../lib/plans.ts";
 import { isoTime } from "../../../lib/utc-time.ts";
 import { addOrganization, organizationIdOf, updateOrganization } from "../actions/organizations.ts";
 import { type Command, type CommandInput, UsageError } from "../command.ts";
-import { withDatabase } from "../operator-database.ts";
+import { type OperatorSettings, withDatabase } from "../operator-database.ts";
 import { moreLine, renderFields, renderTable } from "../print.ts";
 import {
   PAGE_OPTIONS,
@@ -34,7 +35,7 @@ const create: Command = {
   run: ({ options }, context) => {
     const name = readName("name", options.name!);
     const plan = readChoice("plan", options.plan, PLANS);
-    return withDatabase(context, async (sql, settings) => {
+    const create = async (sql: Database, settings: OperatorSettings) => {
       const request = {
         name,
         plan: plan ?? settings.plan,
@@ -61,7 +62,8 @@ const create: Command = {
           ["Secret key", secretKey],
         ])}The keys are shown only once.\n`,
       };
-    });
+    };
+    return withDatabase(context, create, { mayCreate: true });
   },
 };
 
