@@ -14,8 +14,7 @@ export const readText = (path: string): Promise<string> => Bun.file(join(ROOT, p
  * Pages that are rewritten next, with a hash of their text. A page whose text has changed since then is
  * checked like all others.
  */
-const BEFORE_REVISION: Readonly<Record<string, string>> = {
-};
+const BEFORE_REVISION: Readonly<Record<string, string>> = {};
 
 export async function isBeforeRevision(path: string): Promise<boolean> {
   if (!(path in BEFORE_REVISION)) return false;
