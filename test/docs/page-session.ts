@@ -95,6 +95,9 @@ export class PageSession {
       ...base,
       PATH: `${COMMANDS}:${base.PATH}`,
       PYTHONPATH: python?.packages,
+      // Packages that otherwise call other hosts when they are imported.
+      LITELLM_LOCAL_MODEL_COST_MAP: "True",
+      LANGSMITH_TRACING: "false",
       SECRET_KEY: keys?.secretKey,
       MANAGEMENT_KEY: keys?.managementKey,
       OPERATOR_KEY: operatorKey,
