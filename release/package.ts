@@ -2,9 +2,8 @@
  * Builds the folder of the npm package, `dist` by default. The container image and the single executable contain the
  * same folder.
  */
-import { existsSync } from "node:fs";
 import { chmod, cp, readdir, rm } from "node:fs/promises";
-import { dirname, join, resolve } from "node:path";
+import { join, resolve } from "node:path";
 import manifest from "../package.json" with { type: "json" };
 import { bundle, INSTALLED_PACKAGES, PROJECT } from "./bundle.ts";
 
@@ -12,10 +11,10 @@ const COMMAND = "bin/model-gateway.js";
 const FILES = ["CHANGELOG.md", "LICENSE", "README.md", "docs", "gateway.config.schema.json"];
 const NOTICES = "THIRD-PARTY-NOTICES.txt";
 
-/** Builds the package into an empty folder. */
-export async function buildPackage(folder: string): Promise<void> {
+/** Builds the package into an empty folder. Returns the folders of the bundled packages, relative to the project. */
+export async function buildPackage(folder: string): Promise<string[]> {
   await rm(folder, { recursive: true, force: true });
-  const bundled = await bundle(folder);
+  const bundled = [...new Set((await bundle(folder)).map(packageFolder))].sort();
   await chmod(join(folder, COMMAND), 0o755);
   for (const name of FILES) {
     await cp(join(PROJECT, name), join(folder, name), { recursive: true, filter: isPublished });
@@ -25,6 +24,7 @@ export async function buildPackage(folder: string): Promise<void> {
     join(folder, "package.json"),
     `${JSON.stringify(publishedManifest(), null, 2)}\n`,
   );
+  return bundled;
 }
 
 /** Of the documentation site only the built files are published. */
@@ -52,10 +52,9 @@ function publishedManifest() {
   };
 }
 
-/** The licenses of the packages whose files the bundle contains. */
-async function noticesOf(paths: readonly string[]): Promise<string> {
-  const folders = new Set(paths.map(packageFolder));
-  const notices = await Promise.all([...folders].sort().map(noticeOf));
+/** The licenses of packages, by their folders. */
+async function noticesOf(folders: readonly string[]): Promise<string> {
+  const notices = await Promise.all(folders.map(noticeOf));
   return `model-gateway contains the following packages.\n\n${notices.join("\n")}`;
 }
 

@@ -15,9 +15,6 @@ export const readText = (path: string): Promise<string> => Bun.file(join(ROOT, p
  * checked like all others.
  */
 const BEFORE_REVISION: Readonly<Record<string, string>> = {
-  "docs/guides/billing.md": "afe35810dc00",
-  "docs/guides/dashboard.md": "47fad4e9a6ec",
-  "docs/guides/webhooks.md": "a3aa7ff3334c",
 };
 
 export async function isBeforeRevision(path: string): Promise<boolean> {

@@ -5,7 +5,7 @@ import { Value } from "typebox/value";
 import { ERROR_TABLE } from "../../src/http/error-response.ts";
 import { EVENT_DEFINITIONS, type EventType } from "../../src/lib/events/event-types.ts";
 import { commandName } from "../../src/main/cli/command.ts";
-import { COMMANDS } from "../../src/main/cli/run-cli.ts";
+import { COMMANDS } from "../../src/main/cli/commands.ts";
 
 const root = join(import.meta.dir, "..", "..");
 const read = (path: string): Promise<string> => Bun.file(join(root, path)).text();

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
+import { Glob } from "bun";
 import manifest from "../../package.json" with { type: "json" };
+import { billOfMaterials } from "../../release/sbom.ts";
 import { exitOf, firstKeys, Grounds } from "../crash/gateway-process.ts";
 import { MASTER_KEY } from "../support/master-key.ts";
 import { FEATURE_SETTINGS, useEveryPart } from "./features.ts";
@@ -13,6 +15,7 @@ const MAX_PACKED_BYTES = 12_000_000;
 
 const grounds = new Grounds("npm-package");
 const installed = join(grounds.folder, "installed");
+const packageFolder = join(installed, "node_modules", "model-gateway");
 const command = join(installed, "node_modules", ".bin", "model-gateway");
 afterAll(() => grounds.clear());
 
@@ -85,4 +88,24 @@ test("the package contains the patched Postgres driver, which rejects a server w
   });
   expect(await exitOf(gateway)).toBe(1);
   expect(gateway.stderr()).toContain("the server does not offer TLS");
+});
+
+test("the bill of materials lists the packages whose licenses the package contains, and what is installed", async () => {
+  const { components } = JSON.parse(await billOfMaterials());
+  const listed = components.map(({ group, name, version }: Record<string, string>) =>
+    group === undefined ? `${name} ${version}` : `${group}/${name} ${version}`,
+  );
+  const notices = await Bun.file(join(packageFolder, "THIRD-PARTY-NOTICES.txt")).text();
+  const bundled = [...notices.matchAll(/^== (\S+ \S+) \(/gm)].map(([, name]) => name!);
+  expect(bundled).toContain(`postgres ${manifest.dependencies.postgres}`);
+  for (const name of bundled) expect(listed).toContain(name);
+  expect(listed).toContain(`pyodide ${manifest.dependencies.pyodide}`);
+  expect(listed).toContain(`bun ${Bun.version}`);
+});
+
+test("the package names no folder of the machine that built it", async () => {
+  for await (const path of new Glob("**/*.js").scan(packageFolder)) {
+    const text = await Bun.file(join(packageFolder, path)).text();
+    expect(text.includes(ROOT), path).toBe(false);
+  }
 });
