@@ -12,6 +12,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
+import { fillDataDir } from "../support/migrated-data-dir.ts";
 import { programEnvironment } from "../support/programs.ts";
 import { differences, lastJson, matchesText } from "./answers.ts";
 import { type BlockResult, BlockRunner } from "./block-runner.ts";
@@ -129,6 +130,7 @@ export class PageSession {
     const shell = page.steps.filter(isRunningShell).map(({ code }) => code);
     session.#exportsKeys = shell.some((code) => code.includes("=gateway_sk_…"));
     if (!shell.some((code) => /\bbun run start\b/.test(code))) {
+      await fillDataDir(join(session.#folder, ".data"));
       await session.runShell("bun run start");
     }
     return session;
@@ -254,7 +256,7 @@ export class PageSession {
 
   #answerFaults({ kind, code, line, isPartial }: Answer, { output }: BlockResult): string[] {
     if (kind === "text") {
-      const printed = this.#here(code);
+      const printed = code.replaceAll(ADDRESS, this.#address);
       return matchesText(printed, output)
         ? []
         : [`line ${line}: the page prints\n${printed}\nthe output is\n${output}`];
