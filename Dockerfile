@@ -14,7 +14,7 @@ COPY db db
 COPY docs docs
 COPY release release
 COPY src src
-RUN bun run build && cd dist && bun install --production --omit=optional --omit=peer
+RUN bun run build && cd dist/package && bun install --production --omit=optional --omit=peer
 
 FROM oven/bun:1.4.5-slim
 LABEL org.opencontainers.image.title="model-gateway" \
@@ -32,7 +32,7 @@ ENV NODE_ENV=production \
     BUN_JSC_forceRAMSize=2600000000
 RUN mkdir /data && chown bun:bun /data && ln -s /app/bin/model-gateway.js /usr/local/bin/model-gateway
 # The bundled programs, which run on any platform, and Pyodide.
-COPY --from=build /app/dist ./
+COPY --from=build /app/dist/package ./
 USER bun
 VOLUME /data
 EXPOSE 3000

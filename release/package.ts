@@ -1,5 +1,5 @@
 /*
- * Builds the folder of the npm package, `dist` by default. The container image and the single executable contain the
+ * Builds the folder of the npm package, `dist/package` by default. The container image and the single executable contain the
  * same folder.
  */
 import { chmod, cp, readdir, rm } from "node:fs/promises";
@@ -74,7 +74,7 @@ async function noticeOf(folder: string): Promise<string> {
 }
 
 if (import.meta.main) {
-  const folder = resolve(process.argv[2] ?? join(PROJECT, "dist"));
+  const folder = resolve(process.argv[2] ?? join(PROJECT, "dist", "package"));
   await buildPackage(folder);
   process.stdout.write(`${folder}\n`);
 }

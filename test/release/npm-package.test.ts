@@ -46,11 +46,19 @@ test(
     const gateway = grounds.launch({ dataDir, program: command, environment: FEATURE_SETTINGS });
     const baseUrl = await gateway.listening;
     await useEveryPart(baseUrl, firstKeys(dataDir).secret_key);
+    expect(isAlive(new URL(baseUrl).port)).toBe(true);
     gateway.signal("SIGTERM");
     expect(await exitOf(gateway)).toBe(0);
+    expect(isAlive(new URL(baseUrl).port)).toBe(false);
   },
   TIMEOUT_MS,
 );
+
+/** Runs the health check of the container image. */
+function isAlive(port: string): boolean {
+  const probe = join(packageFolder, "src", "main", "start", "health-probe.js");
+  return Bun.spawnSync([process.execPath, probe], { env: { PORT: port } }).success;
+}
 
 test("bunx runs the command and its CLI", () => {
   const bunx = (...parameters: string[]) =>
