@@ -44,7 +44,7 @@ export const TAGS: Readonly<Record<string, string>> = {
   Credits: "Shows the balance and its transactions, and tops it up automatically.",
   Billing: "Manages payment methods, top-ups and the plan.",
   Usage: "Shows requests, tokens, cost and latency.",
-  "Audit log": "Shows who changed what in the organization.",
+  "Audit log": "Lists the changes in the organization, with the key that made each.",
   Organization: "Shows the organization of the calling key.",
   "Response cache": "Clears the stored answers of the organization.",
   Webhooks: "Delivers events to URLs, signed and in order.",
