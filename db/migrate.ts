@@ -62,7 +62,7 @@ export async function migrate(target: DatabaseTarget, log: MigrationLog = () => 
  * @param sql a single connection, with MIGRATION_SETTINGS
  */
 export async function migrateSchema(sql: Database, log: MigrationLog): Promise<void> {
-  await assertNoForeignTables(sql);
+  await assertTablesOfGateway(sql);
   // Checked without the lock, which a backup holds while it runs.
   if (await isUpToDate(sql)) return;
   await lockMigrations(sql, log);
@@ -86,10 +86,10 @@ async function lockMigrations(sql: Database, log: MigrationLog): Promise<void> {
 }
 
 /** Throws if the database has tables, and they are not the gateway's. */
-async function assertNoForeignTables(sql: Database): Promise<void> {
-  const [row] = await sql<{ is_own: boolean }[]>`
-    SELECT to_regclass('api_keys') IS NOT NULL AND to_regclass('holds') IS NOT NULL AS is_own`;
-  if (row!.is_own) return;
+async function assertTablesOfGateway(sql: Database): Promise<void> {
+  const [row] = await sql<{ is_of_gateway: boolean }[]>`
+    SELECT to_regclass('api_keys') IS NOT NULL AND to_regclass('holds') IS NOT NULL AS is_of_gateway`;
+  if (row!.is_of_gateway) return;
   const table = await findTable(sql);
   if (table === undefined) return;
   throw new Error(

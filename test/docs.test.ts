@@ -128,3 +128,17 @@ test("the files page and the description state how long a line of an uploaded fi
   expect(await read("docs/reference/api/files.md")).toContain(`each line of ${limit}`);
   expect(JSON.stringify(uploadForm)).toContain(`Each line of both has ${limit}`);
 });
+
+test("each message on the page of troubleshooting is one of the gateway's", async () => {
+  let sources = "";
+  for await (const path of new Glob("{src,db}/**/*.ts").scan({ cwd: root })) {
+    sources += await read(path);
+  }
+  const rows = (await read("docs/guides/troubleshooting.md")).matchAll(/^\| (`.+?) \|/gm);
+  const parts = [...rows]
+    .flatMap(([, cell]) => [...cell!.matchAll(/`([^`]+)`/g)])
+    .flatMap(([, message]) => message!.split("…"))
+    .map((part) => part.trim());
+  expect(parts.length).toBeGreaterThan(20);
+  expect(parts.filter((part) => !sources.includes(part))).toEqual([]);
+});

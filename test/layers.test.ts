@@ -114,7 +114,8 @@ const VENDOR_WORDS =
  * Words of the client's wire, which the endpoint's renderer and its published schema alone put into an answer.
  * The playground is a client.
  */
-const CLIENT_WORDS = /chat\.completion|finish_reason/;
+/** Ids of operations, such as chat.completions.create, are no words of a chunk. */
+const CLIENT_WORDS = /chat\.completion(?!s)|finish_reason/;
 const SPEAKS_TO_CLIENTS =
   /^src\/inference\/endpoints\/chat-completions\/(?:cache-format|render-answer|schema)\.ts$|^src\/dashboard\/web\/playground\//;
 /** One vendor's wire is that of clients, too. */

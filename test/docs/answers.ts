@@ -93,5 +93,6 @@ function kindOf(value: unknown): string {
 /** Returns true if an output is the printed text, in which `…` stands for any characters. */
 export function matchesText(printed: string, output: string): boolean {
   const pattern = printed.trim().split("…").map(RegExp.escape).join("[\\s\\S]*?");
-  return new RegExp(`^${pattern}$`).test(output.trim());
+  // Heads of HTTP end their lines with both characters.
+  return new RegExp(`^${pattern}$`).test(output.replaceAll("\r\n", "\n").trim());
 }

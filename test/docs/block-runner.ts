@@ -1,6 +1,6 @@
 import type { Subprocess } from "bun";
 
-const BLOCK_MS = 45_000;
+const BLOCK_MS = 60_000;
 const SEPARATOR = "\x1e";
 
 export interface BlockResult {

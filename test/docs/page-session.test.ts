@@ -48,6 +48,8 @@ test("shell variables, files and answers of a page hold in its later blocks of e
     block("json", LIST),
     block("sh", "cat title"),
     block("text", "Count… sk"),
+    block("sh", "echo gateway_sk_Ab3d"),
+    block("text", "gateway_sk_…"),
   ];
   expect(await faultsOf(page.join(""))).toEqual([]);
 });

@@ -12,6 +12,7 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
+import { fillDataDir } from "../support/migrated-data-dir.ts";
 import { programEnvironment } from "../support/programs.ts";
 import { differences, lastJson, matchesText } from "./answers.ts";
 import { type BlockResult, BlockRunner } from "./block-runner.ts";
@@ -95,6 +96,9 @@ export class PageSession {
       ...base,
       PATH: `${COMMANDS}:${base.PATH}`,
       PYTHONPATH: python?.packages,
+      // Packages that otherwise call other hosts when they are imported.
+      LITELLM_LOCAL_MODEL_COST_MAP: "True",
+      LANGSMITH_TRACING: "false",
       SECRET_KEY: keys?.secretKey,
       MANAGEMENT_KEY: keys?.managementKey,
       OPERATOR_KEY: operatorKey,
@@ -126,6 +130,7 @@ export class PageSession {
     const shell = page.steps.filter(isRunningShell).map(({ code }) => code);
     session.#exportsKeys = shell.some((code) => code.includes("=gateway_sk_…"));
     if (!shell.some((code) => /\bbun run start\b/.test(code))) {
+      await fillDataDir(join(session.#folder, ".data"));
       await session.runShell("bun run start");
     }
     return session;
@@ -251,7 +256,7 @@ export class PageSession {
 
   #answerFaults({ kind, code, line, isPartial }: Answer, { output }: BlockResult): string[] {
     if (kind === "text") {
-      const printed = this.#here(code);
+      const printed = code.replaceAll(ADDRESS, this.#address);
       return matchesText(printed, output)
         ? []
         : [`line ${line}: the page prints\n${printed}\nthe output is\n${output}`];

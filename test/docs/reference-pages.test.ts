@@ -5,7 +5,7 @@ import { Value } from "typebox/value";
 import { ERROR_TABLE } from "../../src/http/error-response.ts";
 import { EVENT_DEFINITIONS, type EventType } from "../../src/lib/events/event-types.ts";
 import { commandName } from "../../src/main/cli/command.ts";
-import { COMMANDS } from "../../src/main/cli/run-cli.ts";
+import { COMMANDS } from "../../src/main/cli/commands.ts";
 
 const root = join(import.meta.dir, "..", "..");
 const read = (path: string): Promise<string> => Bun.file(join(root, path)).text();
@@ -23,12 +23,19 @@ function tableRows(page: string): Row[] {
   for (const line of page.split("\n")) {
     heading = /^#+ (.+)$/.exec(line)?.[1] ?? heading;
     if (!/^\| `/.test(line)) continue;
-    rows.push({ heading, cells: line.split("|").slice(1, -1).map((cell) => cell.trim()) });
+    rows.push({
+      heading,
+      cells: line
+        .split("|")
+        .slice(1, -1)
+        .map((cell) => cell.trim()),
+    });
   }
   return rows;
 }
 
-const codesIn = (text: string): string[] => [...text.matchAll(/`([^`]+)`/g)].map(([, code]) => code!);
+const codesIn = (text: string): string[] =>
+  [...text.matchAll(/`([^`]+)`/g)].map(([, code]) => code!);
 
 test("the pages of errors list each code once, with its status and type", async () => {
   const listed: { code: string; status: string; type: string }[] = [];
@@ -65,7 +72,9 @@ const ORDINARY_HEADERS = new Set([
 
 /** The folders whose code reads requests, or writes answers and deliveries. */
 const HEADER_SOURCES =
-  "src/{http,inference,jobs,billing,accounts,webhooks,main,lib}/**/*.ts src/dashboard/*.ts".split(" ");
+  "src/{http,inference,jobs,billing,accounts,webhooks,main,lib}/**/*.ts src/dashboard/*.ts".split(
+    " ",
+  );
 /** Code that reads the answers of other servers. */
 const READS_ANSWERS = /\/(?:tools|cli)\/|retry-after/;
 
@@ -77,7 +86,8 @@ async function headersInCode(): Promise<Set<string>> {
       const written = /"((?:x-gateway|x-ratelimit|gateway-webhook)-[a-z-]+)"/gi;
       for (const [, name] of source.matchAll(written)) names.add(name!.toLowerCase());
       if (READS_ANSWERS.test(path)) continue;
-      for (const [, name] of source.matchAll(/headers\s*\.(?:get|has)\("([^"]+)"\)/g)) names.add(name!);
+      for (const [, name] of source.matchAll(/headers\s*\.(?:get|has)\("([^"]+)"\)/g))
+        names.add(name!);
       const exposed = /EXPOSED_HEADERS = \[([^\]]+)\]/.exec(source)?.[1] ?? "";
       for (const [, name] of exposed.matchAll(/"([^"]+)"/g)) names.add(name!);
     }
@@ -97,7 +107,9 @@ test("the page of headers has each header that the code reads or sends", async (
   let sources = "";
   for await (const path of new Glob("src/**/*.ts").scan({ cwd: root })) sources += await read(path);
   sources = sources.toLowerCase();
-  expect([...listed].filter((name) => !new RegExp(`["\\s{]${name}["\\s:]`).test(sources))).toEqual([]);
+  expect([...listed].filter((name) => !new RegExp(`["\\s{]${name}["\\s:]`).test(sources))).toEqual(
+    [],
+  );
 });
 
 test("the page of events has an example of each event, which is the sample of its definition", async () => {
@@ -119,11 +131,20 @@ test("the page of events has an example of each event, which is the sample of it
 
 test("the page of metrics explains each metric of the code, and each in its printed list", async () => {
   const page = await read("docs/reference/metrics.md");
-  const explained = new Map(tableRows(page).map(({ cells }) => [codesIn(cells[0]!)[0]!, cells[1]!]));
-  const printed = /```text\n([\s\S]*?)\n```/.exec(page)![1]!.split("\n").map((line) => line.split(" "));
+  const explained = new Map(
+    tableRows(page).map(({ cells }) => [codesIn(cells[0]!)[0]!, cells[1]!]),
+  );
+  const printed = /```text\n([\s\S]*?)\n```/
+    .exec(page)![1]!
+    .split("\n")
+    .map((line) => line.split(" "));
   expect(printed.filter(([name, type]) => explained.get(name!) !== type)).toEqual([]);
   const inCode = new Set<string>();
-  for (const pattern of ["src/platform/telemetry/*.ts", "src/main/compose/*.ts", "src/webhooks/*.ts"]) {
+  for (const pattern of [
+    "src/platform/telemetry/*.ts",
+    "src/main/compose/*.ts",
+    "src/webhooks/*.ts",
+  ]) {
     for await (const path of new Glob(pattern).scan({ cwd: root })) {
       for (const [, name] of (await read(path)).matchAll(/"(gateway_[a-z_]+)"/g)) inCode.add(name!);
     }

@@ -36,14 +36,18 @@ test("GET /openapi.json describes the mounted routes in valid OpenAPI 3.1, witho
 
 test("the description shows an upload as a form, and what may go wrong with it", async () => {
   const response = await fetch(`${gateway.baseUrl}/openapi.json`);
-  const { paths } = (await response.json()) as {
+  const { paths, components } = (await response.json()) as {
     paths: Record<string, Record<string, { requestBody: unknown; responses: object }>>;
+    components: { schemas: Record<string, object> };
   };
   const { requestBody, responses } = paths["/v1/files"]!.post!;
   expect(requestBody).toMatchObject({
     required: true,
-    content: { "multipart/form-data": { schema: { required: ["file", "purpose"] } } },
+    content: {
+      "multipart/form-data": { schema: { $ref: "#/components/schemas/FilesCreateForm" } },
+    },
   });
+  expect(components.schemas.FilesCreateForm).toMatchObject({ required: ["file", "purpose"] });
   expect(Object.keys(responses).join(" ")).toBe("200 400 401 403 413 415 500 503");
 });
 

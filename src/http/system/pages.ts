@@ -16,6 +16,7 @@ export function descriptionRoutes(dependencies: DescriptionDependencies): RouteD
   return [
     {
       ...publicGet("/openapi.json", "OpenAPI document"),
+      operationId: "openapi.retrieve",
       responses: { 200: { description: "The document.", contentType: "application/json" } },
       handle() {
         text ??= Buffer.from(JSON.stringify(dependencies.document()));
@@ -26,6 +27,7 @@ export function descriptionRoutes(dependencies: DescriptionDependencies): RouteD
     },
     {
       ...publicGet("/docs/api-reference", "Reference page"),
+      operationId: "docs.retrieve",
       responses: {
         200: { description: "The page.", contentType: "text/html" },
         308: { description: "Redirects to the page without the trailing slash." },
@@ -34,6 +36,7 @@ export function descriptionRoutes(dependencies: DescriptionDependencies): RouteD
     },
     {
       ...publicGet("/docs/scalar.js", "Script of the reference page"),
+      operationId: "docs.script.retrieve",
       responses: {
         200: { description: "The script.", contentType: "text/javascript" },
         304: { description: "The browser's copy of the script is current." },

@@ -182,8 +182,8 @@ function plainText(markdown: string): string {
     .trim();
 }
 
-/** Returns the text up to the first full stop or colon that ends a sentence. */
+/** Returns the text up to the first full stop. A colon at the end of the text is a full stop too. */
 function firstSentence(text: string): string {
-  const end = /[.:](?= [A-Z]|$)/.exec(text);
+  const end = /\.(?= |$)|:$/.exec(text);
   return end === null ? text : `${text.slice(0, end.index)}.`;
 }

@@ -163,7 +163,8 @@ function sourceListPage(): Response {
 <ul>
 ${pagesOf(part.entries)
   .map(
-    (page) => `<li><a href="${page.file}">${escaped(page.title)}</a> ${escaped(page.summary)}</li>`,
+    ({ file, title, summary }) =>
+      `<li><a href="${file}">${escaped(title)}</a>${escaped(summary && `: ${summary}`)}</li>`,
   )
   .join("\n")}
 </ul>`,

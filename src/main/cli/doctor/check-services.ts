@@ -8,6 +8,7 @@ import { lastHeartbeat, readServerVersion } from "../../../../db/queries/databas
 import { readFileFolderId } from "../../../../db/queries/files.ts";
 import { isRestoreIncomplete, RESTORE_INCOMPLETE } from "../../../../db/queries/restore-mark.ts";
 import { systemClock } from "../../../lib/clock.ts";
+import { CLI } from "../../../lib/command-line.ts";
 import { newId } from "../../../lib/ids.ts";
 import { maskUrl } from "../../../platform/config/config-error.ts";
 import type { GatewayConfig } from "../../../platform/config.ts";
@@ -200,7 +201,7 @@ async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Fi
   if (await isRestoreIncomplete(sql)) return [wrong("restore", RESTORE_INCOMPLETE)];
   const { pending, isNewer } = await readMigrationState(sql);
   if (pending.length > 0) {
-    const detail = `${pending.length} to apply (${pending.join(", ")}): run bun run cli migrate, or start the gateway`;
+    const detail = `${pending.length} to apply (${pending.join(", ")}): run "${CLI} migrate", or start the gateway`;
     return [wrong("migrations", detail)];
   }
   const migrations: Finding = isNewer
@@ -294,7 +295,7 @@ export async function checkSealedValues(sql: Database, config: GatewayConfig): P
     const opened = await examineKeyring(sql, keys);
     if (opened === undefined) return ok(SEALED_NAME, "none yet");
     if (!opened.isBeingReplaced) return ok(SEALED_NAME, "the master key opens them");
-    const detail = "the master key is being replaced: bun run cli master-key rotate";
+    const detail = `the master key is being replaced: ${CLI} master-key rotate`;
     return { name: SEALED_NAME, state: "warning", detail };
   } catch (error) {
     return wrong(SEALED_NAME, error);

@@ -3,6 +3,7 @@ import { join, resolve } from "node:path";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../../../db/client.ts";
 import { claimFileFolder, readFileFolderId } from "../../../../db/queries/files.ts";
 import { systemClock } from "../../../lib/clock.ts";
+import { CLI } from "../../../lib/command-line.ts";
 import { readMasterKeys } from "../../../platform/config/access-keys.ts";
 import { EnvironmentReader } from "../../../platform/config/environment.ts";
 import { readS3 } from "../../../platform/config/settings.ts";
@@ -31,6 +32,7 @@ const take: Command = {
     },
   },
   positional: "FOLDER-OR-FILE",
+  isPositionalFile: true,
   run: async ({ options, positional }, context) => {
     const path = archivePath(needed(positional, "backup", "a folder or a file"), context);
     const settings = readOperatorSettings(context.environment, context.cwd);
@@ -95,6 +97,7 @@ const putBack: Command = {
     },
   },
   positional: "FILE",
+  isPositionalFile: true,
   run: async ({ options, positional }, context) => {
     const path = resolve(context.cwd, needed(positional, "restore", "a file"));
     if (!existsSync(path)) throw new UsageError(`${path} does not exist`);
@@ -115,7 +118,7 @@ const putBack: Command = {
         ? []
         : ["The backup does not contain stored files: copy them to their storage."]),
       ...(isQuiet ? ["Webhooks, payments, jobs and batches are disabled."] : []),
-      "Start one gateway, then run `bun run cli doctor`.",
+      `Start one gateway, then run "${CLI} doctor".`,
     ];
     const data = {
       created_at: createdAt,

@@ -30,7 +30,7 @@ const create: Command = {
   summary: "Creates an organization with a management key, a secret key and the starting credit.",
   options: {
     name: { value: "NAME", meaning: "name of the organization", isRequired: true },
-    plan: { value: "PLAN", meaning: `${PLANS.join(", ")}; default: GATEWAY_PLAN` },
+    plan: { value: "PLAN", meaning: `${PLANS.join(", ")}; default: GATEWAY_PLAN`, choices: PLANS },
   },
   run: ({ options }, context) => {
     const name = readName("name", options.name!);
@@ -107,7 +107,11 @@ const update: Command = {
   options: {
     org: { value: "ID", meaning: "id of the organization; not needed if only one exists" },
     name: { value: "NAME", meaning: "name of the organization" },
-    plan: { value: "PLAN", meaning: `${PLANS.join(", ")}; also sets its credit limit` },
+    plan: {
+      value: "PLAN",
+      meaning: `${PLANS.join(", ")}; also sets its credit limit`,
+      choices: PLANS,
+    },
     "fee-percent": {
       value: "X",
       meaning: "fee on top of the provider's cost, or default for the plan's",
@@ -117,10 +121,15 @@ const update: Command = {
     "max-keys": { value: "N", meaning: "most API keys, or default" },
     "max-webhooks": { value: "N", meaning: "most webhooks, or default" },
     "computer-use": {
-      value: "BOOLEAN",
+      value: "BOOL",
+      choices: ["true", "false"],
       meaning: "true: requests may offer computer tools to models",
     },
-    suspended: { value: "BOOLEAN", meaning: "true: reject every call of its keys" },
+    suspended: {
+      value: "BOOL",
+      choices: ["true", "false"],
+      meaning: "true: reject every call of its keys",
+    },
   },
   run: ({ options }, context) => {
     const change = readChange(options);
