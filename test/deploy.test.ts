@@ -13,7 +13,7 @@ const root = join(import.meta.dir, "..");
 const read = (path: string) => Bun.file(join(root, path)).text();
 const compose = Bun.YAML.parse(await read("compose.yaml")) as Json;
 const services = Object.entries<Json>(compose.services);
-const gateways = services.filter(([, { image }]) => image === "model-gateway");
+const gateways = services.filter(([, { image }]) => image?.startsWith("model-gateway:"));
 const dockerfile = await read("Dockerfile");
 const kubernetes = Bun.YAML.parse(await read("docs/deploy/kubernetes.yaml")) as Json[];
 const kind = (name: string) => kubernetes.find((one) => one.kind === name);
@@ -44,7 +44,8 @@ describe("compose.yaml", () => {
         "memory",
         "pids",
       ]);
-      const isWatched = service.healthcheck !== undefined || service.image === "model-gateway";
+      const isWatched =
+        service.healthcheck !== undefined || service.image.startsWith("model-gateway:");
       expect(isWatched, name).toBe(true);
     }
     expect(dockerfile).toContain("HEALTHCHECK ");

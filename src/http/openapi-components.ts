@@ -7,7 +7,8 @@ export const AUTHENTICATION = {
   [BEARER_SCHEME]: {
     type: "http",
     scheme: "bearer",
-    description: "A secret key (`gateway_sk_…`) or a management key (`gateway_mgmt_…`).",
+    description:
+      "A secret key (`gateway_sk_…`), a management key (`gateway_mgmt_…`) or an operator key.",
   },
   [HEADER_SCHEME]: {
     type: "apiKey",
@@ -26,6 +27,38 @@ export function keyInEitherHeader(scopes: readonly string[]): object[] {
   return [{ [BEARER_SCHEME]: scopes }, { [HEADER_SCHEME]: scopes }];
 }
 
+/** The description of each tag. */
+export const TAGS: Readonly<Record<string, string>> = {
+  Chat: "Calls chat models in OpenAI's format.",
+  Embeddings: "Turns texts into vectors.",
+  Rerank: "Orders documents by their relevance to a query.",
+  Moderations: "Classifies texts and images as harmful or not.",
+  Images: "Creates, edits and varies images.",
+  Audio: "Creates speech, and transcribes or translates recordings.",
+  Messages: "Calls chat models in the format of Anthropic's API.",
+  Responses: "Calls chat models in the format of OpenAI's Responses API.",
+  Conversations: "Stores the items of conversations, which responses continue.",
+  Models: "Lists models with their prices, and deletes fine-tuned models.",
+  "API keys": "Creates keys with limits and budgets, and shows what each key has spent.",
+  Budgets: "Limits what an end user or a tag spends, whichever key pays.",
+  Credits: "Shows the balance and its transactions, and tops it up automatically.",
+  Billing: "Manages payment methods, top-ups and the plan.",
+  Usage: "Shows requests, tokens, cost and latency.",
+  "Audit log": "Lists the changes in the organization, with the key that made each.",
+  Organization: "Shows the organization of the calling key.",
+  "Response cache": "Clears the stored answers of the organization.",
+  Webhooks: "Delivers events to URLs, signed and in order.",
+  "Provider keys": "Stores the organization's keys for providers (BYOK).",
+  Presets: "Stores settings of chats under a name.",
+  Guardrails: "Stores rules that block or redact texts.",
+  Files: "Stores files for batches, fine-tuning and vector stores.",
+  "Vector stores": "Indexes files, and searches them by meaning and by words.",
+  Batches: "Answers the requests of a file within a day.",
+  "Fine-tuning": "Trains models on example conversations.",
+  Operators: "Administers all organizations with an operator key.",
+  Operation: "Shows health, metrics and this description.",
+};
+
 const TITLES: Readonly<Record<number, string>> = {
   400: "The request is not valid",
   401: "No valid API key",
@@ -34,10 +67,8 @@ const TITLES: Readonly<Record<number, string>> = {
   404: "Not found",
   408: "The provider did not answer in time",
   409: "Conflict with the current state",
-  412: "The content does not match If-Match",
   413: "Too large",
   415: "Unexpected content type",
-  416: "The content has no such range",
   429: "Rate limit exceeded",
   500: "Something went wrong inside the gateway",
   502: "The provider failed",
@@ -147,7 +178,7 @@ export function errorDescription(status: number, description: string, example?: 
 function sharedDescription(status: number, title: string): object {
   const codes = codesOf(status);
   const names = codes.map((code) => `\`${code}\``).join(", ");
-  return errorDescription(status, `${title}: ${names}`, example(codes[0]!, title));
+  return errorDescription(status, `${title}: ${names}.`, example(codes[0]!, title));
 }
 
 function codesOf(status: number): (keyof typeof ERROR_TABLE)[] {

@@ -1,5 +1,4 @@
 import type { TSchema } from "typebox";
-import type { EventDefinition } from "../lib/events/definition.ts";
 import { EVENT_DEFINITIONS } from "../lib/events/event-types.ts";
 import { isOpenToLimitedKeys } from "./limited-keys.ts";
 import type { ModelForm } from "./model-form.ts";
@@ -11,12 +10,39 @@ import {
   errorReference,
   keyInEitherHeader,
   REQUEST_HEADERS,
+  TAGS,
 } from "./openapi-components.ts";
+import {
+  type JsonSchema,
+  NamedSchemas,
+  pascalCase,
+  type SchemaReference,
+} from "./openapi-schemas.ts";
 import type { ResponseDescription, RouteDefinition } from "./route.ts";
 
 interface DescriptionInfo {
   /** The version of the gateway. */
   readonly version: string;
+  /** The examples of each operation, by operation id. */
+  readonly examples?: Readonly<Record<string, OperationExamples>>;
+}
+
+/** Recorded examples of an operation. */
+interface OperationExamples {
+  /** The JSON body of a request. */
+  readonly request?: unknown;
+  /** The fields of a form, with the names of its files. */
+  readonly form?: unknown;
+  /** The JSON body of the successful answer. */
+  readonly response?: unknown;
+  /** The data of one event of a stream. */
+  readonly event?: unknown;
+}
+
+/** The state of one document while it is written. */
+interface DocumentDraft {
+  readonly schemas: NamedSchemas;
+  readonly examples: Readonly<Record<string, OperationExamples>>;
 }
 
 const INTRODUCTION = `One HTTP interface, in the conventions of OpenAI's API, in front of many AI providers.
@@ -32,8 +58,9 @@ Errors of every endpoint have one shape, and its \`code\` is stable. Every respo
  */
 export function openApiDocument(
   routes: readonly RouteDefinition[],
-  info: DescriptionInfo,
+  { version, examples = {} }: DescriptionInfo,
 ): Record<string, unknown> {
+  const draft: DocumentDraft = { schemas: new NamedSchemas(), examples };
   const paths = new Map<string, { path: string; operations: Record<string, unknown> }>();
   for (const route of routes) {
     const path = templatedPath(route.path);
@@ -41,52 +68,94 @@ export function openApiDocument(
     const identity = path.replace(/\{\w+\}/g, "{}");
     const entry = paths.get(identity) ?? { path, operations: {} };
     paths.set(identity, entry);
-    entry.operations[route.method.toLowerCase()] ??= describeOperation(route, entry.path);
+    entry.operations[route.method.toLowerCase()] ??= describeOperation(route, entry.path, draft);
   }
   return {
     openapi: "3.1.0",
     info: {
       title: "Model gateway",
-      version: info.version,
+      version,
       description: INTRODUCTION,
       license: { name: "MIT", identifier: "MIT" },
     },
     servers: [{ url: "/" }],
     security: keyInEitherHeader([]),
-    tags: [...new Set(routes.map((route) => route.tag))].map((name) => ({ name })),
+    tags: [...new Set(routes.map((route) => route.tag))].map((name) => ({
+      name,
+      ...(name in TAGS && { description: TAGS[name] }),
+    })),
     paths: Object.fromEntries(
       [...paths.values()].map(({ path, operations }) => [path, operations]),
     ),
-    webhooks: Object.fromEntries(
-      [...EVENT_DEFINITIONS.values()].map((event) => [event.type, { post: describeEvent(event) }]),
-    ),
-    components: { securitySchemes: AUTHENTICATION, ...ERROR_COMPONENTS },
+    webhooks: describeEvents(draft),
+    components: {
+      securitySchemes: AUTHENTICATION,
+      ...ERROR_COMPONENTS,
+      schemas: { ...ERROR_COMPONENTS.schemas, ...draft.schemas.byName() },
+    },
   };
 }
 
-/** Returns the description of the request that a webhook receives for an event. */
-function describeEvent({ type, summary, payload, sample }: EventDefinition): object {
+const EVENT_UNION = "WebhookEvent";
+
+/**
+ * Returns the descriptions of the requests that a webhook receives, by type of event. Names a
+ * schema for each type, and one for all of them.
+ */
+function describeEvents({ schemas }: DocumentDraft): Record<string, object> {
+  const requests: Record<string, object> = {};
+  const references: Record<string, SchemaReference> = {};
+  for (const { type, summary, payload, sample } of EVENT_DEFINITIONS.values()) {
+    const schema = schemas.name(
+      eventSchema(type, schemas.describe(payload)),
+      `${pascalCase(type)}Event`,
+    );
+    references[type] = schema;
+    const example = { id: "evt_test", type, created_at: "2026-01-01T12:00:00Z", data: sample };
+    requests[type] = {
+      post: receivedEvent(`webhook_events.${type}`, summary, { schema, example }),
+    };
+  }
+  const mapping = Object.entries(references).map(([type, { $ref }]) => [type, $ref]);
+  schemas.name(
+    {
+      description: "An event that a webhook receives. Its `type` determines the members of `data`.",
+      oneOf: Object.values(references),
+      discriminator: { propertyName: "type", mapping: Object.fromEntries(mapping) },
+    },
+    EVENT_UNION,
+  );
+  return requests;
+}
+
+function eventSchema(type: string, payload: JsonSchema): JsonSchema {
+  return {
+    type: "object",
+    required: ["id", "type", "created_at", "data"],
+    properties: {
+      id: { type: "string", description: "Id of the event, equal in every delivery of it." },
+      type: { type: "string", const: type },
+      created_at: { type: "string", format: "date-time" },
+      data: payload,
+    },
+  };
+}
+
+/** Returns the description of a request that the gateway sends to a webhook. */
+function receivedEvent(operationId: string, summary: string, content: object): object {
   return {
     summary,
+    operationId,
     tags: ["Webhooks"],
-    requestBody: {
-      content: {
-        "application/json": {
-          schema: {
-            type: "object",
-            required: ["id", "type", "created_at", "data"],
-            properties: {
-              id: { type: "string" },
-              type: { const: type },
-              created_at: { type: "string", format: "date-time" },
-              data: payload,
-            },
-          },
-          example: { id: "evt_test", type, created_at: "2026-01-01T12:00:00Z", data: sample },
-        },
+    security: [],
+    requestBody: { required: true, content: { [JSON_TYPE]: content } },
+    responses: {
+      "2XX": { description: "The receiver accepted the event." },
+      "4XX": {
+        description: "The event is dropped. After 408 and 429 it is delivered again later.",
       },
+      "5XX": { description: "The event is delivered again later." },
     },
-    responses: { "2XX": { description: "The event was received." } },
   };
 }
 
@@ -115,43 +184,42 @@ const IDEMPOTENCY_KEY = {
  *
  * @param path the path of the route, with its parameters in braces
  */
-function describeOperation(route: RouteDefinition, path: string): object {
+function describeOperation(route: RouteDefinition, path: string, draft: DocumentDraft): object {
   const isCall = route.access.kind === "model" && (route.body ?? route.modelForm) !== undefined;
   const parameters = [
     ...pathParameters(path),
-    ...queryParameters(route),
+    ...queryParameters(route, draft),
     ...(route.takesIdempotencyKey ? [IDEMPOTENCY_KEY] : []),
   ];
+  const { operationId, description, sendsEventsTo } = route;
   return {
     tags: [route.tag],
     summary: route.summary,
-    operationId: operationId(route.method, path),
-    description: accessText(route),
+    ...(operationId !== undefined && { operationId }),
+    description: [description, accessText(route)].filter(Boolean).join(" "),
     security:
       route.access.kind === "public"
         ? []
         : keyInEitherHeader("scope" in route.access ? [route.access.scope] : []),
     ...(parameters.length > 0 && { parameters }),
-    ...(route.body && { requestBody: requestBody(route.body, route) }),
-    ...formBody(route),
+    ...describeBody(route, draft),
     responses: {
       ...Object.fromEntries(errorStatuses(route, path, isCall).map((s) => [s, errorReference(s)])),
-      ...Object.fromEntries(
-        Object.entries(route.responses).map(([status, response]) => [
-          status,
-          describeResponse(Number(status), response, isCall ? CALL_HEADERS : REQUEST_HEADERS),
-        ]),
-      ),
+      ...describeResponses(route, isCall ? CALL_HEADERS : REQUEST_HEADERS, draft),
     },
+    ...(sendsEventsTo !== undefined && { callbacks: describeCallback(sendsEventsTo) }),
   };
 }
 
-/** Returns the operation id, for example `postV1KeysId` for `POST /v1/keys/{id}`. */
-function operationId(method: string, path: string): string {
-  const words = path.split(/[^A-Za-z0-9]+/).filter((word) => word !== "");
-  return (
-    method.toLowerCase() + words.map((word) => word[0]!.toUpperCase() + word.slice(1)).join("")
+/** Returns the request that a webhook's creation leads to, with all types of events. */
+function describeCallback(url: string): object {
+  const content = { schema: { $ref: `#/components/schemas/${EVENT_UNION}` } };
+  const post = receivedEvent(
+    "webhook_events.receive",
+    "An event that the webhook subscribes to",
+    content,
   );
+  return { event: { [url]: { post } } };
 }
 
 function accessText({ access, method, path }: RouteDefinition): string {
@@ -177,52 +245,51 @@ function pathParameters(path: string): object[] {
   }));
 }
 
-function queryParameters(route: RouteDefinition): object[] {
-  if (route.query === undefined) return [];
-  const { properties = {}, required = [] } = describeSchema(route.query);
-  return Object.entries(properties).map(([name, { description, ...schema }]) => ({
-    name,
-    in: "query",
-    required: required.includes(name),
-    ...(description !== undefined && { description }),
-    schema,
-  }));
-}
-
-function requestBody(
-  body: TSchema,
-  { allowsUnknownFields = false, bodyIsOptional }: RouteDefinition,
-) {
-  const { examples, ...schema } = describeSchema(body);
-  if (schema.type === "object" && !allowsUnknownFields) schema.additionalProperties ??= false;
-  return {
-    required: bodyIsOptional !== true,
-    ...(allowsUnknownFields && { description: "Other members are passed on to the provider." }),
-    content: { [JSON_TYPE]: { schema, ...exampleOf(examples) } },
-  };
-}
-
 /**
- * Returns the request body of a route that accepts a form. Includes JSON if the route also accepts
- * it.
+ * Returns the query parameters of a route. Leaves out `include[]`, the other spelling of `include`,
+ * because generators make the same identifier of both.
  */
-function formBody(route: RouteDefinition): object {
-  const { body, form, modelForm, allowsUnknownFields } = route;
-  const described =
-    form === undefined ? modelForm && describeModelForm(modelForm) : describeSchema(form);
-  if (described === undefined) return {};
-  const json = body && requestBody(body, route);
+function queryParameters(route: RouteDefinition, { schemas }: DocumentDraft): object[] {
+  if (route.query === undefined) return [];
+  const { properties = {}, required = [] } = schemas.describe(route.query);
+  return Object.entries(properties)
+    .filter(([name]) => !name.endsWith("[]"))
+    .map(([name, { description, ...schema }]) => ({
+      name,
+      in: "query",
+      required: required.includes(name),
+      ...(description !== undefined && { description }),
+      schema,
+    }));
+}
+
+/** Returns the request body of a route: JSON, a form, or either of them. */
+function describeBody(route: RouteDefinition, draft: DocumentDraft): object {
+  const { schemas, examples } = draft;
+  const { body, form, modelForm, allowsUnknownFields = false, operationId } = route;
+  const fields =
+    modelForm === undefined
+      ? form && schemas.describe(form)
+      : describeModelForm(modelForm, schemas.describe(modelForm.fields));
+  const json = body && schemas.describe(body);
+  if (json === undefined && fields === undefined) return {};
+  if (json?.type === "object" && !allowsUnknownFields) json.additionalProperties ??= false;
+  const recorded = examples[operationId ?? ""] ?? {};
   return {
     requestBody: {
-      required: true,
+      required: route.bodyIsOptional !== true,
       ...(allowsUnknownFields && { description: "Other members are passed on to the provider." }),
-      content: { ...json?.content, [FORM_TYPE]: { schema: described } },
+      content: {
+        ...(json && { [JSON_TYPE]: mediaType(draft, route, json, "Request", recorded.request) }),
+        ...(fields && { [FORM_TYPE]: mediaType(draft, route, fields, "Form", recorded.form) }),
+      },
     },
   };
 }
 
-function describeModelForm({ fields, files }: ModelForm): JsonSchema {
-  const { examples: _, properties = {}, required = [], ...schema } = describeSchema(fields);
+/** Returns the fields of a form with its files. */
+function describeModelForm({ files }: ModelForm, fields: JsonSchema): JsonSchema {
+  const { properties = {}, required = [], ...schema } = fields;
   const parts = Object.entries(files).map(([name, { maxFiles, maxBytes, typeNames }]) => {
     const description = `${typeNames[0]!.toUpperCase()}${typeNames.slice(1)}, at most ${maxBytes / 1024 / 1024} MB.`;
     const file = { type: "string", format: "binary", description };
@@ -236,14 +303,23 @@ function describeModelForm({ fields, files }: ModelForm): JsonSchema {
   };
 }
 
-function mediaType(described: TSchema): object {
-  const { examples, ...schema } = describeSchema(described);
-  return { schema, ...exampleOf(examples) };
-}
-
-/** Returns the schema's first example as a member of the media type, where readers look for it. */
-function exampleOf(examples: unknown): { readonly example?: unknown } {
-  return Array.isArray(examples) && examples.length > 0 ? { example: examples[0] } : {};
+/**
+ * Returns the media type object of a schema. An object or a union without a title is named after
+ * the operation: `KeysCreateRequest`.
+ */
+function mediaType(
+  { schemas }: DocumentDraft,
+  { operationId }: RouteDefinition,
+  { examples, ...schema }: JsonSchema,
+  kind: "Request" | "Form" | "Response" | "Event",
+  recorded: unknown,
+): object {
+  const isNamed = operationId !== undefined && (schema.type === "object" || "anyOf" in schema);
+  const example = recorded ?? (Array.isArray(examples) ? examples[0] : undefined);
+  return {
+    schema: isNamed ? schemas.name(schema, `${pascalCase(operationId)}${kind}`) : schema,
+    ...(example !== undefined && { example }),
+  };
 }
 
 /**
@@ -260,135 +336,39 @@ function errorStatuses(route: RouteDefinition, path: string, isCall: boolean): n
   return [...new Set(statuses)];
 }
 
-function describeResponse(status: number, response: ResponseDescription, headers: object): object {
-  if (status >= 400 && response.schema === undefined) {
-    return errorDescription(status, response.description);
-  }
-  const type = response.contentType ?? (response.schema && JSON_TYPE);
-  const { eventSchema } = response;
+function describeResponses(
+  route: RouteDefinition,
+  headers: object,
+  draft: DocumentDraft,
+): Record<string, object> {
+  const responses = Object.entries(route.responses).map(([status, response]) => [
+    status,
+    Number(status) >= 400 && response.schema === undefined
+      ? errorDescription(Number(status), response.description)
+      : { description: response.description, headers, ...describeContent(route, response, draft) },
+  ]);
+  return Object.fromEntries(responses);
+}
+
+function describeContent(
+  route: RouteDefinition,
+  { schema, eventSchema, contentType = schema && JSON_TYPE }: ResponseDescription,
+  draft: DocumentDraft,
+): object {
+  if (contentType === undefined) return {};
+  const { schemas } = draft;
+  const recorded = draft.examples[route.operationId ?? ""] ?? {};
+  const written = (described: TSchema, kind: "Response" | "Event", example: unknown) =>
+    mediaType(draft, route, schemas.describe(described), kind, example);
   return {
-    description: response.description,
-    headers,
-    ...(type !== undefined && {
-      content: {
-        [type]: response.schema ? mediaType(response.schema) : {},
-        ...(eventSchema && { [EVENT_STREAM_TYPE]: mediaType(eventSchema) }),
-      },
-    }),
+    content: {
+      [contentType]: schema
+        ? written(schema, "Response", recorded.response)
+        : { schema: contentType.startsWith("text/") ? TEXT : BINARY },
+      ...(eventSchema && { [EVENT_STREAM_TYPE]: written(eventSchema, "Event", recorded.event) }),
+    },
   };
 }
 
-/** A JSON Schema (draft 2020-12, which OpenAPI 3.1 uses unchanged). */
-interface JsonSchema {
-  [keyword: string]: unknown;
-  type?: string | string[];
-  description?: string;
-  properties?: Record<string, JsonSchema>;
-  required?: string[];
-  additionalProperties?: unknown;
-  examples?: unknown;
-}
-
-/** Keywords whose member names are names of the API, such as field names, not keywords of JSON Schema. */
-const NAMED: ReadonlySet<string> = new Set(["properties", "patternProperties", "$defs"]);
-/** Keywords that hold values of the API, not schemas. */
-const VALUES: ReadonlySet<string> = new Set(["const", "enum", "default", "example", "examples"]);
-const ANY_NAME = "^.*$";
-
-/**
- * Returns the schema as plain JSON, in the form that is best for readers and code generators. A
- * union of constants becomes an enumeration, a union with null becomes two types, and a record
- * becomes additional properties. The result accepts the same values, except that it does not limit
- * integers to safe integers.
- */
-export function describeSchema(schema: TSchema): JsonSchema {
-  return simplify(JSON.parse(JSON.stringify(schema))) as JsonSchema;
-}
-
-function simplify(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(simplify);
-  if (!isObject(value)) return value;
-  const schema: JsonSchema = {};
-  for (const [keyword, member] of Object.entries(value)) {
-    if (VALUES.has(keyword)) schema[keyword] = member;
-    else if (NAMED.has(keyword) && isObject(member)) schema[keyword] = simplifyNamed(member);
-    else schema[keyword] = simplify(member);
-  }
-  const union = unionWithNull(unionOfConstants(flatUnion(schema)));
-  return typedEnumeration(recordAsAdditional(withoutNoise(union)));
-}
-
-function simplifyNamed(members: JsonSchema): Record<string, unknown> {
-  return Object.fromEntries(
-    Object.entries(members).map(([name, member]) => [name, simplify(member)]),
-  );
-}
-
-/** Returns the options of a union, or none if the schema has other constraints too. */
-function optionsOf(schema: JsonSchema): JsonSchema[] {
-  const { anyOf, type, enum: values } = schema;
-  if (!Array.isArray(anyOf) || type !== undefined || values !== undefined) return [];
-  return anyOf.every(isObject) ? anyOf : [];
-}
-
-function flatUnion(schema: JsonSchema): JsonSchema {
-  const options = optionsOf(schema);
-  if (options.length === 0) return schema;
-  const flat = options.flatMap((option) => {
-    const inner = Object.keys(option).join() === "anyOf" ? optionsOf(option) : [];
-    return inner.length > 0 ? inner : [option];
-  });
-  return { ...schema, anyOf: flat };
-}
-
-function unionOfConstants(schema: JsonSchema): JsonSchema {
-  const options = optionsOf(schema);
-  const constants = options.filter((option) => Object.keys(option).sort().join() === "const,type");
-  if (constants.length < 2) return schema;
-  const { anyOf: _, ...others } = schema;
-  const enumeration = { enum: constants.map((option) => option.const) };
-  if (constants.length === options.length) return { ...others, ...enumeration };
-  const rest = options.filter((option) => !constants.includes(option));
-  return { ...others, anyOf: [typedEnumeration(enumeration), ...rest] };
-}
-
-function unionWithNull(schema: JsonSchema): JsonSchema {
-  const options = optionsOf(schema);
-  const [nonNull, ...more] = options.filter((option) => option.type !== "null");
-  if (options.length !== 2 || nonNull === undefined || more.length > 0) return schema;
-  const { anyOf: _, ...others } = schema;
-  const { type, const: constant, enum: values, ...rest } = nonNull;
-  const allowed = constant === undefined ? values : [constant];
-  if (Array.isArray(allowed)) return { ...rest, ...others, enum: [...allowed, null] };
-  return typeof type === "string" ? { ...rest, ...others, type: [type, "null"] } : schema;
-}
-
-function recordAsAdditional(schema: JsonSchema): JsonSchema {
-  const { patternProperties, ...others } = schema;
-  if (!isObject(patternProperties) || others.additionalProperties !== undefined) return schema;
-  if (Object.keys(patternProperties).join() !== ANY_NAME) return schema;
-  return { ...others, additionalProperties: patternProperties[ANY_NAME] };
-}
-
-function withoutNoise(schema: JsonSchema): JsonSchema {
-  const { maximum, minimum, properties, ...others } = schema;
-  return {
-    ...others,
-    ...(properties && Object.keys(properties).length > 0 && { properties }),
-    ...(minimum !== undefined && minimum !== Number.MIN_SAFE_INTEGER && { minimum }),
-    ...(maximum !== undefined && maximum !== Number.MAX_SAFE_INTEGER && { maximum }),
-  };
-}
-
-/**
- * Adds the types of its values to an enumeration. Documentation and code generators show it better.
- */
-function typedEnumeration(schema: JsonSchema): JsonSchema {
-  if (!Array.isArray(schema.enum) || schema.type !== undefined) return schema;
-  const types = [...new Set(schema.enum.map((value) => (value === null ? "null" : typeof value)))];
-  return { type: types.length === 1 ? types[0] : types, ...schema };
-}
-
-function isObject(value: unknown): value is JsonSchema {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
+const TEXT = { type: "string" };
+const BINARY = { type: "string", format: "binary" };

@@ -126,7 +126,22 @@ export interface RouteDefinition {
   /** The path in the router's syntax: /v1/keys/:id */
   readonly path: string;
   readonly tag: string;
+  /** The title of the operation, without a period. */
   readonly summary: string;
+  /** The details that the summary leaves out, in sentences. */
+  readonly description?: string;
+  /**
+   * The operation's id in the OpenAPI document: the resource in the words of the path, and a verb.
+   * The verbs are create, list, retrieve, update, delete, or the action at the end of the path:
+   * `chat.completions.create`, `webhooks.rotate_secret`. Undefined for the dashboard's routes,
+   * which the document does not contain.
+   */
+  readonly operationId?: string;
+  /**
+   * The runtime expression (OpenAPI 3.1 §4.8.19) of the URL to which the gateway sends events after
+   * this operation. Used for the OpenAPI document only.
+   */
+  readonly sendsEventsTo?: string;
   readonly access: Access;
   readonly query?: TSchema;
   /** True for a page whose script reads the query. Every query is accepted. */

@@ -6,11 +6,11 @@ const DAY_MS = 86_400_000;
 
 /** Query fields that limit a list to a time span. */
 export const timeSpanFields = {
-  start_date: Type.Optional(Type.String({ maxLength: 64, description: "ISO 8601, inclusive" })),
+  start_date: Type.Optional(Type.String({ maxLength: 64, description: "ISO 8601, inclusive." })),
   end_date: Type.Optional(
     Type.String({
       maxLength: 64,
-      description: "ISO 8601; a date without a time means its whole day",
+      description: "ISO 8601; a date without a time means its whole day.",
     }),
   ),
 };

@@ -23,13 +23,13 @@ const MAX_PAGE = 1_000;
 const url = Type.String({
   minLength: 1,
   maxLength: MAX_URL_CHARACTERS,
-  description: "A public HTTPS URL",
+  description: "A public HTTPS URL.",
 });
 const events = Type.Array(Type.Enum([...EVENT_TYPES, ALL_EVENTS]), {
   minItems: 1,
   maxItems: EVENT_TYPES.length + 1,
   uniqueItems: true,
-  description: "Event types; `*` means all",
+  description: "Event types; `*` means all.",
 });
 const description = optional(Type.String({ maxLength: MAX_DESCRIPTION_CHARACTERS }));
 
@@ -79,13 +79,15 @@ const testWebhookBody = Type.Object(
 
 const listWebhooksQuery = Type.Object(pageFields(MAX_PAGE), { additionalProperties: false });
 
-const deliveryStatus = Type.Enum(["pending", "delivered", "failed", "dropped"]);
+const deliveryStatus = Type.Enum(["pending", "delivered", "failed", "dropped"], {
+  title: "WebhookDeliveryStatus",
+});
 
 const listDeliveriesQuery = Type.Object(
   {
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: 50 })),
     after: Type.Optional(
-      Type.String({ maxLength: 64, description: "Id of the last delivery of the previous page" }),
+      Type.String({ maxLength: 64, description: "Id of the last delivery of the previous page." }),
     ),
     status: Type.Optional(deliveryStatus),
   },
@@ -98,26 +100,38 @@ const shared = {
   events: Type.Array(Type.String()),
   description: nullable(Type.String()),
   enabled: Type.Boolean(),
-  created_at: Type.String({ description: "ISO 8601" }),
-  disabled_at: nullable(Type.String({ description: "ISO 8601" })),
+  created_at: Type.String({ description: "ISO 8601." }),
+  disabled_at: nullable(Type.String({ description: "ISO 8601." })),
   disabled_by: nullable(
     Type.Enum(["request", "failures"], {
-      description: "`failures`: six attempts to deliver one event failed",
+      description: "`failures`: six attempts to deliver one event failed.",
     }),
   ),
 };
 
-const webhook = Type.Object(shared);
-const createdWebhook = Type.Object({ ...shared, secret: Type.String() });
-const rotatedWebhook = Type.Object({
-  ...shared,
-  secret: Type.String(),
-  previous_secret_expires_at: Type.String({
-    description: "ISO 8601. Until then both secrets sign.",
-  }),
-});
-const webhookList = Type.Object({ data: Type.Array(webhook), total: Type.Integer() });
-const deletedWebhook = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
+const webhook = Type.Object(shared, { title: "Webhook" });
+const createdWebhook = Type.Object(
+  { ...shared, secret: Type.String() },
+  { title: "CreatedWebhook" },
+);
+const rotatedWebhook = Type.Object(
+  {
+    ...shared,
+    secret: Type.String(),
+    previous_secret_expires_at: Type.String({
+      description: "ISO 8601. Until then both secrets sign.",
+    }),
+  },
+  { title: "RotatedWebhook" },
+);
+const webhookList = Type.Object(
+  { data: Type.Array(webhook), total: Type.Integer() },
+  { title: "WebhookList" },
+);
+const deletedWebhook = Type.Object(
+  { id: Type.String(), deleted: Type.Literal(true) },
+  { title: "DeletedWebhook" },
+);
 
 const sent = {
   event_id: Type.String(),
@@ -126,7 +140,7 @@ const sent = {
   latency_ms: Type.Integer(),
   error: nullable(Type.String()),
 };
-const testedWebhook = Type.Object(sent);
+const testedWebhook = Type.Object(sent, { title: "WebhookTestResult" });
 
 const deliveryFields = {
   id: Type.String(),
@@ -135,35 +149,41 @@ const deliveryFields = {
   status: deliveryStatus,
   attempts: Type.Array(
     Type.Object({
-      at: Type.String({ description: "ISO 8601" }),
+      at: Type.String({ description: "ISO 8601." }),
       status_code: nullable(Type.Integer()),
       error: nullable(Type.String()),
       latency_ms: Type.Integer(),
     }),
   ),
-  next_attempt_at: nullable(Type.String({ description: "ISO 8601" })),
-  created_at: Type.String({ description: "ISO 8601" }),
+  next_attempt_at: nullable(Type.String({ description: "ISO 8601." })),
+  created_at: Type.String({ description: "ISO 8601." }),
 };
-const listedDelivery = Type.Object({
-  ...deliveryFields,
-  waits_behind: nullable(
-    Type.Object(
-      {
-        id: Type.String(),
-        event_id: Type.String(),
-        event_type: Type.String(),
-        attempts: Type.Integer({ description: "Attempts so far" }),
-        next_attempt_at: nullable(Type.String({ description: "ISO 8601" })),
-      },
-      { description: "The earlier delivery of this webhook that must end first" },
+const listedDelivery = Type.Object(
+  {
+    ...deliveryFields,
+    waits_behind: nullable(
+      Type.Object(
+        {
+          id: Type.String(),
+          event_id: Type.String(),
+          event_type: Type.String(),
+          attempts: Type.Integer({ description: "Attempts so far." }),
+          next_attempt_at: nullable(Type.String({ description: "ISO 8601." })),
+        },
+        { description: "The earlier delivery of this webhook that must end first." },
+      ),
     ),
-  ),
-});
-const deliveryList = Type.Object({
-  data: Type.Array(listedDelivery),
-  has_more: Type.Boolean(),
-});
-const redelivery = Type.Object({ ...deliveryFields, ...sent });
+  },
+  { title: "WebhookDelivery" },
+);
+const deliveryList = Type.Object(
+  {
+    data: Type.Array(listedDelivery),
+    has_more: Type.Boolean(),
+  },
+  { title: "WebhookDeliveryList" },
+);
+const redelivery = Type.Object({ ...deliveryFields, ...sent }, { title: "WebhookRedelivery" });
 
 const access: Access = { kind: "administration", scope: "webhooks:manage" };
 const tag = "Webhooks";
@@ -185,12 +205,14 @@ function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
       method: "POST",
       path: "/v1/webhooks",
       tag,
+      operationId: "webhooks.create",
       summary: "Create a webhook",
       access,
       body: createWebhookBody,
+      sendsEventsTo: "{$request.body#/url}",
       responses: {
         201: {
-          description: "The webhook with its secret, which is shown only once",
+          description: "The webhook with its secret, which is shown only once.",
           schema: createdWebhook,
         },
       },
@@ -214,11 +236,12 @@ function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
       method: "GET",
       path: "/v1/webhooks",
       tag,
+      operationId: "webhooks.list",
       summary: "List webhooks",
       access,
       query: listWebhooksQuery,
       responses: {
-        200: { description: "Webhooks, newest first, without secrets", schema: webhookList },
+        200: { description: "Webhooks, newest first, without secrets.", schema: webhookList },
       },
       async handle(context) {
         const query = context.query;
@@ -236,10 +259,11 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       method: "GET",
       path: "/v1/webhooks/:id",
       tag,
+      operationId: "webhooks.retrieve",
       summary: "Retrieve a webhook",
       access,
       responses: {
-        200: { description: "The webhook, without its secret", schema: webhook },
+        200: { description: "The webhook, without its secret.", schema: webhook },
       },
       async handle(context) {
         return jsonResponse(
@@ -251,10 +275,12 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       method: "PATCH",
       path: "/v1/webhooks/:id",
       tag,
-      summary: "Update a webhook. A webhook that is enabled again gets its pending events.",
+      operationId: "webhooks.update",
+      summary: "Update a webhook",
+      description: "A webhook that is enabled again receives its pending events.",
       access,
       body: changeWebhookBody,
-      responses: { 200: { description: "The updated webhook", schema: webhook } },
+      responses: { 200: { description: "The updated webhook.", schema: webhook } },
       async handle(context) {
         const changed = context.body;
         const organizationId = organizationOf(context);
@@ -271,9 +297,10 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       method: "DELETE",
       path: "/v1/webhooks/:id",
       tag,
+      operationId: "webhooks.delete",
       summary: "Delete a webhook",
       access,
-      responses: { 200: { description: "The webhook was deleted", schema: deletedWebhook } },
+      responses: { 200: { description: "The webhook was deleted.", schema: deletedWebhook } },
       async handle(context) {
         await webhooks.remove(organizationOf(context), context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });
@@ -287,11 +314,13 @@ function secretRoute(webhooks: Webhooks): RouteDefinition {
     method: "POST",
     path: "/v1/webhooks/:id/rotate_secret",
     tag,
-    summary: "Rotate a webhook's secret. The previous secret also signs for 24 hours.",
+    operationId: "webhooks.rotate_secret",
+    summary: "Rotate a webhook's secret",
+    description: "The previous secret also signs for 24 hours.",
     access,
     responses: {
       200: {
-        description: "The webhook with its new secret, which is shown only once",
+        description: "The webhook with its new secret, which is shown only once.",
         schema: rotatedWebhook,
       },
     },
@@ -317,11 +346,13 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       method: "POST",
       path: "/v1/webhooks/:id/test",
       tag,
-      summary: "Send a test event, with test: true in its data",
+      operationId: "webhooks.test",
+      summary: "Send a test event",
+      description: "The data of the event contains `test: true`.",
       access,
       body: testWebhookBody,
       bodyIsOptional: true,
-      responses: { 200: { description: "The result of the attempt", schema: testedWebhook } },
+      responses: { 200: { description: "The result of the attempt.", schema: testedWebhook } },
       async handle(context) {
         const { type } = context.body;
         const organizationId = organizationOf(context);
@@ -333,10 +364,11 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       method: "GET",
       path: "/v1/webhooks/:id/deliveries",
       tag,
+      operationId: "webhooks.deliveries.list",
       summary: "List a webhook's deliveries of the last 30 days",
       access,
       query: listDeliveriesQuery,
-      responses: { 200: { description: "Deliveries, newest first", schema: deliveryList } },
+      responses: { 200: { description: "Deliveries, newest first.", schema: deliveryList } },
       async handle(context) {
         const query = context.query;
         const limit = query.limit ?? DEFAULT_PAGE;
@@ -353,10 +385,12 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       method: "POST",
       path: "/v1/webhooks/:id/deliveries/:delivery_id/redeliver",
       tag,
-      summary: "Redeliver an event immediately, outside the order",
+      operationId: "webhooks.redeliver",
+      summary: "Redeliver an event",
+      description: "The gateway sends the event immediately, outside the order.",
       access,
       responses: {
-        200: { description: "The delivery and the result of the attempt", schema: redelivery },
+        200: { description: "The delivery and the result of the attempt.", schema: redelivery },
       },
       async handle(context) {
         const { delivery, attempt } = await webhooks.redeliver(

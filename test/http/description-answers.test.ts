@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { Compile } from "typebox/schema";
 import { addSecretKey } from "../support/api-keys.ts";
 import { type ChatGateway, chatBody, startChatGateway } from "../support/chat-gateway.ts";
+import { fetchResolvedDocument } from "../support/openapi-document.ts";
 
 interface Schema {
   readonly properties?: Record<string, Schema>;
@@ -34,7 +35,7 @@ let gateway: ChatGateway;
 let document: Document;
 beforeAll(async () => {
   gateway = await startChatGateway();
-  document = (await (await fetch(`${gateway.baseUrl}/openapi.json`)).json()) as Document;
+  document = await fetchResolvedDocument(gateway.baseUrl);
 });
 afterAll(() => gateway.stop());
 

@@ -98,6 +98,7 @@ export const SAMPLE_ROUTES: readonly RouteDefinition[] = [
     method: "POST",
     path: "/v1/chat/completions",
     tag: "Chat",
+    operationId: "chat.completions.create",
     summary: "Create a chat completion",
     access: { kind: "model", scope: "chat:completions" },
     body: ChatBody,
@@ -109,6 +110,7 @@ export const SAMPLE_ROUTES: readonly RouteDefinition[] = [
     method: "GET",
     path: "/v1/models",
     tag: "Models",
+    operationId: "models.list",
     summary: "List models",
     access: { kind: "administration", scope: "models:read" },
     query: Type.Object({
@@ -127,6 +129,7 @@ export const SAMPLE_ROUTES: readonly RouteDefinition[] = [
     method: "GET",
     path: "/v1/models/*",
     tag: "Models",
+    operationId: "models.retrieve",
     summary: "Retrieve a model",
     access: { kind: "administration", scope: "models:read" },
     responses: { 200: { description: "The model." }, 404: { description: "No such model" } },
@@ -136,6 +139,7 @@ export const SAMPLE_ROUTES: readonly RouteDefinition[] = [
     method: "POST",
     path: "/v1/keys",
     tag: "API keys",
+    operationId: "keys.create",
     summary: "Create a key",
     access: { kind: "administration", scope: "keys:manage" },
     body: Type.Object({
@@ -152,6 +156,7 @@ export const SAMPLE_ROUTES: readonly RouteDefinition[] = [
     method: "GET",
     path: "/v1/keys",
     tag: "API keys",
+    operationId: "keys.list",
     summary: "List keys",
     access: { kind: "administration", scope: "keys:manage" },
     query: Type.Object({
@@ -171,6 +176,7 @@ export const SAMPLE_ROUTES: readonly RouteDefinition[] = [
     method: "DELETE",
     path: "/v1/keys/:id",
     tag: "API keys",
+    operationId: "keys.delete",
     summary: "Delete a key",
     access: { kind: "administration", scope: "keys:manage" },
     responses: {

@@ -28,14 +28,19 @@ test("the image holds what its installation and its start need", () => {
   for (const patch of Object.values(manifest.patchedDependencies)) {
     expect(dockerfile).toContain(`COPY ${patch.slice(0, patch.lastIndexOf("/"))} `);
   }
-  const programs = [...dockerfile.matchAll(/"(src\/[^"]+)"/g)].map(([, name]) => name!);
+  // The build bundles each program under the name of its source.
+  const programs = [...dockerfile.matchAll(/"(src\/[^"]+)\.js"/g)].map(([, name]) => `${name}.ts`);
   expect(programs).toHaveLength(2);
   for (const name of programs) expect(existsSync(join(root, name))).toBeTrue();
   const settings = manifest.scripts.start.match(/\bBUN_\w+=[\d.]+/g)!;
   expect(settings).toHaveLength(2);
   for (const setting of settings) expect(dockerfile).toContain(setting);
   expect(dockerfile).toMatch(/^USER bun$/m);
-  expect(dockerfile.match(/^FROM oven\/bun:(\S+)-slim/gm)).toHaveLength(2);
+  const images = dockerfile.match(/oven\/bun:\S+/g)!;
+  expect(images).toHaveLength(2);
+  expect(new Set(images).size).toBe(1);
+  const [, published] = dockerfile.split(/^FROM oven/m);
+  expect(published).not.toMatch(/^COPY (?!--from)/m);
 });
 
 interface Composition {

@@ -43,7 +43,7 @@ const limits = {
     Type.Number({
       minimum: 0,
       maximum: MAX_FEE_PERCENT,
-      description: "Fee on top of provider cost; at most 2 decimals",
+      description: "Fee on top of provider cost; at most 2 decimals.",
     }),
   ),
   file_quota_bytes: optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
@@ -53,13 +53,13 @@ const limits = {
     Type.Number({
       minimum: 0,
       maximum: MAX_AMOUNT_USD,
-      description: "How far the balance can go below zero; null: no limit",
+      description: "How far the balance can go below zero; null: no limit.",
     }),
   ),
 };
 
 const computerUse = Type.Boolean({
-  description: "Whether its requests may offer models tools that operate a computer",
+  description: "Whether its requests may offer models tools that operate a computer.",
 });
 
 const createOrganizationBody = Type.Object(
@@ -81,7 +81,7 @@ const changeOrganizationBody = Type.Object(
     guardrail: optional(
       Type.String({
         maxLength: 128,
-        description: "Name or id of the organization's guardrail that applies to all of its calls",
+        description: "Name or id of the organization's guardrail that applies to all of its calls.",
       }),
     ),
     key_guardrails: Type.Optional(
@@ -90,7 +90,7 @@ const changeOrganizationBody = Type.Object(
         nullable(Type.String({ maxLength: 128 })),
         {
           maxProperties: 100,
-          description: "Names or ids of guardrails for single API keys, by key id",
+          description: "Names or ids of guardrails for single API keys, by key id.",
         },
       ),
     ),
@@ -108,7 +108,7 @@ const adjustmentBody = Type.Object(
       minimum: -MAX_AMOUNT_USD,
       maximum: MAX_AMOUNT_USD,
       description:
-        "A negative amount reduces the part of the balance that is not held. Not 0. At most 9 decimals",
+        "A negative amount reduces the part of the balance that is not held. Not 0. At most 9 decimals.",
     }),
     description: Type.String({ minLength: 1, maxLength: MAX_DESCRIPTION_CHARACTERS }),
   },
@@ -120,80 +120,99 @@ const refundBody = Type.Object(
     transaction_id: Type.String({
       minLength: 1,
       maxLength: MAX_ID_CHARACTERS,
-      description: "A usage transaction of the organization, or a top-up by card",
+      description: "A usage transaction of the organization, or a top-up by card.",
     }),
     amount_usd: Type.Optional(
       Type.Number({
         exclusiveMinimum: 0,
         maximum: MAX_AMOUNT_USD,
-        description: "At most the amount that is not refunded yet, which is also the default",
+        description: "At most the amount that is not refunded yet, which is also the default.",
       }),
     ),
   },
   { additionalProperties: false, examples: [{ transaction_id: "txn_…", amount_usd: 0.5 }] },
 );
 
-const organization = Type.Object({
-  ...organizationFields,
-  overrides: Type.Array(Type.String(), {
-    description: "Fields that override the plan or the gateway's default",
-  }),
-  balance_usd: Type.Number(),
-  guardrail: nullable(
-    Type.String({ description: "Id of the guardrail that applies to every call" }),
-  ),
-  key_guardrails: Type.Record(Type.String(), Type.String()),
-});
-
-const organizationList = Type.Object({
-  data: Type.Array(organization),
-  total: Type.Integer(),
-});
-
-const createdOrganization = Type.Object({
-  organization,
-  management_key: Type.String(),
-  secret_key: Type.String(),
-});
-
-const postedEntry = Type.Object({
-  id: Type.String(),
-  type: Type.Enum(["adjustment", "refund"]),
-  amount_usd: Type.Number(),
-  balance_after_usd: Type.Number(),
-  description: Type.String(),
-  created_at: Type.String(),
-});
-
-const refundEntry = Type.Object({
-  ...postedEntry.properties,
-  card_refund_status: Type.Optional(
-    Type.Enum(["pending", "succeeded", "failed"], {
-      description: "For a top-up: status of the refund at the payment processor",
+const organization = Type.Object(
+  {
+    ...organizationFields,
+    overrides: Type.Array(Type.String(), {
+      description: "Fields that override the plan or the gateway's default.",
     }),
-  ),
-});
+    balance_usd: Type.Number(),
+    guardrail: nullable(
+      Type.String({ description: "Id of the guardrail that applies to every call." }),
+    ),
+    key_guardrails: Type.Record(Type.String(), Type.String()),
+  },
+  { title: "OrganizationDetails" },
+);
 
-const providerHealth = Type.Object({
-  instance_id: Type.String({
-    description: "Id of the instance that answers. The health is what this instance has observed",
-  }),
-  data: Type.Array(
-    Type.Object({
-      id: Type.String(),
-      models: Type.Integer(),
-      status: Type.Enum(["ok", "degraded", "down"]),
-      endpoints: Type.Array(
-        Type.Object({
-          id: Type.String(),
-          circuit: Type.Enum(["closed", "open", "half-open"]),
-          running: Type.Integer(),
-          latency_ms: nullable(Type.Number()),
-        }),
-      ),
+const organizationList = Type.Object(
+  {
+    data: Type.Array(organization),
+    total: Type.Integer(),
+  },
+  { title: "OrganizationList" },
+);
+
+const createdOrganization = Type.Object(
+  {
+    organization,
+    management_key: Type.String(),
+    secret_key: Type.String(),
+  },
+  { title: "CreatedOrganization" },
+);
+
+const postedEntry = Type.Object(
+  {
+    id: Type.String(),
+    type: Type.Enum(["adjustment", "refund"]),
+    amount_usd: Type.Number(),
+    balance_after_usd: Type.Number(),
+    description: Type.String(),
+    created_at: Type.String(),
+  },
+  { title: "Adjustment" },
+);
+
+const refundEntry = Type.Object(
+  {
+    ...postedEntry.properties,
+    card_refund_status: Type.Optional(
+      Type.Enum(["pending", "succeeded", "failed"], {
+        description: "For a top-up: status of the refund at the payment processor.",
+      }),
+    ),
+  },
+  { title: "Refund" },
+);
+
+const providerHealth = Type.Object(
+  {
+    instance_id: Type.String({
+      description:
+        "Id of the instance that answers. The health is what this instance has observed.",
     }),
-  ),
-});
+    data: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        models: Type.Integer(),
+        status: Type.Enum(["ok", "degraded", "down"]),
+        endpoints: Type.Array(
+          Type.Object({
+            id: Type.String(),
+            circuit: Type.Enum(["closed", "open", "half-open"]),
+            running: Type.Integer(),
+            latency_ms: nullable(Type.Number()),
+          }),
+        ),
+      }),
+    ),
+  },
+  { title: "ProviderHealth" },
+);
 
 export interface AdminServices {
   readonly organizations: OrganizationAdministration;
@@ -204,7 +223,7 @@ export interface AdminServices {
 const access: Access = { kind: "operator" };
 const common = { tag: "Operators", access } as const;
 const DEFAULT_PAGE = 50;
-const NOT_FOUND = { description: "There is no such organization" };
+const NOT_FOUND = { description: "There is no such organization." };
 
 /** Returns the routes for operators, which cover all organizations (contract 5). */
 export function adminRoutes({
@@ -220,8 +239,10 @@ export function adminRoutes({
       ...common,
       method: "GET",
       path: "/v1/admin/providers",
-      summary: "List provider health as seen by the answering instance",
-      responses: { 200: { description: "Providers", schema: providerHealth } },
+      operationId: "admin.providers.list",
+      summary: "List provider health",
+      description: "Each instance observes the health of providers for itself.",
+      responses: { 200: { description: "Providers.", schema: providerHealth } },
       handle: () => jsonResponse(providers.report()),
     },
   ];
@@ -233,10 +254,11 @@ function organizationRoutes(organizations: OrganizationAdministration): RouteDef
       ...common,
       method: "GET",
       path: "/v1/admin/organizations",
+      operationId: "admin.organizations.list",
       summary: "List all organizations",
       query: pageQuery,
       responses: {
-        200: { description: "Organizations, newest first", schema: organizationList },
+        200: { description: "Organizations, newest first.", schema: organizationList },
       },
       async handle(context) {
         const query = context.query;
@@ -252,9 +274,10 @@ function organizationRoutes(organizations: OrganizationAdministration): RouteDef
       ...common,
       method: "GET",
       path: "/v1/admin/organizations/:id",
+      operationId: "admin.organizations.retrieve",
       summary: "Retrieve an organization",
       responses: {
-        200: { description: "The organization", schema: organization },
+        200: { description: "The organization.", schema: organization },
         404: NOT_FOUND,
       },
       async handle(context) {
@@ -270,11 +293,13 @@ function organizationChangeRoutes(organizations: OrganizationAdministration): Ro
       ...common,
       method: "POST",
       path: "/v1/admin/organizations",
-      summary: "Create an organization with a management key and a secret key",
+      operationId: "admin.organizations.create",
+      summary: "Create an organization",
+      description: "The answer contains its management key and its secret key.",
       body: createOrganizationBody,
       responses: {
         201: {
-          description: "The organization, with its keys, which are shown only once",
+          description: "The organization, with its keys, which are shown only once.",
           schema: createdOrganization,
         },
       },
@@ -303,13 +328,14 @@ function organizationChangeRoutes(organizations: OrganizationAdministration): Ro
       ...common,
       method: "PATCH",
       path: "/v1/admin/organizations/:id",
+      operationId: "admin.organizations.update",
       summary: "Change an organization's plan, fee, quota, limits or suspension",
       body: changeOrganizationBody,
       responses: {
-        200: { description: "The changed organization", schema: organization },
-        402: { description: "More than the new credit limit is used or held" },
+        200: { description: "The changed organization.", schema: organization },
+        402: { description: "More than the new credit limit is used or held." },
         404: NOT_FOUND,
-        409: { description: "The organization is currently subscribing to a plan" },
+        409: { description: "The organization is currently subscribing to a plan." },
       },
       async handle(context) {
         const change = organizationChangeOf(context.body);
@@ -327,14 +353,15 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
       ...common,
       method: "POST",
       path: "/v1/admin/organizations/:id/adjustments",
+      operationId: "admin.organizations.adjustments.create",
       summary: "Adjust an organization's balance",
       takesIdempotencyKey: true,
       body: adjustmentBody,
       responses: {
-        201: { description: "The transaction", schema: postedEntry },
-        402: { description: "The balance that is not held is below the amount" },
+        201: { description: "The transaction.", schema: postedEntry },
+        402: { description: "The balance that is not held is below the amount." },
         404: NOT_FOUND,
-        409: { description: "The idempotency key was used for a different request" },
+        409: { description: "The idempotency key was used for a different request." },
       },
       async handle(context) {
         const body = context.body;
@@ -355,14 +382,17 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
       ...common,
       method: "POST",
       path: "/v1/admin/organizations/:id/refunds",
-      summary: "Refund a charge to the balance or a top-up to its card, in whole or in part",
+      operationId: "admin.organizations.refunds.create",
+      summary: "Refund a charge or a top-up",
+      description:
+        "A charge is refunded to the balance and a top-up to its card, in whole or in part.",
       takesIdempotencyKey: true,
       body: refundBody,
       responses: {
-        201: { description: "The transaction", schema: refundEntry },
-        402: { description: "For a top-up: the balance that is not held is below the amount" },
-        404: { description: "There is no such organization, or it has no such charge" },
-        409: { description: "The idempotency key was used for a different request" },
+        201: { description: "The transaction.", schema: refundEntry },
+        402: { description: "For a top-up: the balance that is not held is below the amount." },
+        404: { description: "There is no such organization, or it has no such charge." },
+        409: { description: "The idempotency key was used for a different request." },
       },
       async handle(context) {
         const body = context.body;

@@ -41,40 +41,51 @@ interface AuditQuery extends TimeSpanQuery {
 
 const ACTORS = ["secret_key", "management_key", "operator", "subject", "cli", "system"];
 
-const actor = Type.Object({
-  kind: Type.Enum(ACTORS, {
-    description: "system: the gateway itself; subject: signed in through the identity provider",
-  }),
-  id: nullable(Type.String()),
-  name: nullable(Type.String()),
-  via: nullable(Type.Enum(["api", "dashboard", "cli"])),
-  address: nullable(Type.String({ description: "For acts of operators, shown to operators only" })),
-  user_agent: nullable(Type.String()),
-  request_id: nullable(Type.String()),
-});
+const actor = Type.Object(
+  {
+    kind: Type.Enum(ACTORS, {
+      description: "system: the gateway itself; subject: signed in through the identity provider.",
+    }),
+    id: nullable(Type.String()),
+    name: nullable(Type.String()),
+    via: nullable(Type.Enum(["api", "dashboard", "cli"])),
+    address: nullable(
+      Type.String({ description: "For acts of operators, shown to operators only." }),
+    ),
+    user_agent: nullable(Type.String()),
+    request_id: nullable(Type.String()),
+  },
+  { title: "AuditLogActor" },
+);
 
 const changedFields = Type.Record(Type.String(), Type.Unknown());
 
-const entry = Type.Object({
-  id: Type.String(),
-  organization_id: nullable(Type.String()),
-  action: Type.String({ description: "<object type>.<action>" }),
-  object: Type.Object({ type: Type.String(), id: nullable(Type.String()) }),
-  actor,
-  before: nullable(changedFields),
-  after: nullable(changedFields),
-  created_at: Type.String(),
-});
+const entry = Type.Object(
+  {
+    id: Type.String(),
+    organization_id: nullable(Type.String()),
+    action: Type.String({ description: "<object type>.<action>." }),
+    object: Type.Object({ type: Type.String(), id: nullable(Type.String()) }),
+    actor,
+    before: nullable(changedFields),
+    after: nullable(changedFields),
+    created_at: Type.String(),
+  },
+  { title: "AuditLogEntry" },
+);
 
-const auditLog = Type.Object({
-  object: Type.Literal("list"),
-  data: Type.Array(entry),
-  first_id: nullable(Type.String()),
-  last_id: nullable(Type.String()),
-  has_more: Type.Boolean(),
-});
+const auditLog = Type.Object(
+  {
+    object: Type.Literal("list"),
+    data: Type.Array(entry),
+    first_id: nullable(Type.String()),
+    last_id: nullable(Type.String()),
+    has_more: Type.Boolean(),
+  },
+  { title: "AuditLog" },
+);
 
-const responses = { 200: { description: "Entries, newest first", schema: auditLog } };
+const responses = { 200: { description: "Entries, newest first.", schema: auditLog } };
 
 /**
  * Returns the routes of the audit log: an organization reads its own entries, operators read all
@@ -86,6 +97,7 @@ export function auditRoutes(sql: Database): RouteDefinition[] {
       method: "GET",
       path: "/v1/audit_log",
       tag: "Audit log",
+      operationId: "audit_log.list",
       summary: "List the organization's audit log entries",
       access: { kind: "administration", scope: "keys:manage" },
       query: organizationQuery,
@@ -97,6 +109,7 @@ export function auditRoutes(sql: Database): RouteDefinition[] {
       method: "GET",
       path: "/v1/admin/audit_log",
       tag: "Operators",
+      operationId: "admin.audit_log.list",
       summary: "List the audit log entries of all organizations and of the gateway",
       access: { kind: "operator" },
       query: operatorQuery,

@@ -21,7 +21,10 @@ const DEFAULT_PAGE = 50;
 const type = Type.Enum(["user", "tag"]);
 /** A user id or a tag. Has the same maximum length as the field `user` of a request. */
 const value = Type.String({ minLength: 1, maxLength: 512, pattern: "^[^\\x00]+$" });
-const subject = Type.Object({ type, value }, { additionalProperties: false });
+const subject = Type.Object(
+  { type, value },
+  { title: "BudgetSubject", additionalProperties: false },
+);
 
 const limits = {
   daily_budget_usd: optional(budgetUsd),
@@ -46,20 +49,29 @@ const listQuery = Type.Object(
   { additionalProperties: false },
 );
 
-const budget = Type.Object({
-  id: Type.String(),
-  subject,
-  daily_budget_usd: nullable(Type.Number()),
-  monthly_budget_usd: nullable(Type.Number()),
-  usage_today_usd: Type.Number({
-    description: "Spent in the current UTC day since the budget was created",
-  }),
-  usage_month_usd: Type.Number(),
-  created_at: Type.String({ description: "ISO 8601" }),
-});
+const budget = Type.Object(
+  {
+    id: Type.String(),
+    subject,
+    daily_budget_usd: nullable(Type.Number()),
+    monthly_budget_usd: nullable(Type.Number()),
+    usage_today_usd: Type.Number({
+      description: "Spent in the current UTC day since the budget was created.",
+    }),
+    usage_month_usd: Type.Number(),
+    created_at: Type.String({ description: "ISO 8601." }),
+  },
+  { title: "Budget" },
+);
 
-const budgetList = Type.Object({ data: Type.Array(budget), total: Type.Integer() });
-const deletedBudget = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
+const budgetList = Type.Object(
+  { data: Type.Array(budget), total: Type.Integer() },
+  { title: "BudgetList" },
+);
+const deletedBudget = Type.Object(
+  { id: Type.String(), deleted: Type.Literal(true) },
+  { title: "DeletedBudget" },
+);
 
 function shapeOf(record: SubjectBudget) {
   const { dailyBudgetNano, monthlyBudgetNano } = record;
@@ -95,7 +107,7 @@ function limitsOf(body: StatedLimits): Partial<SubjectLimits> {
 
 const access: Access = { kind: "administration", scope: "keys:manage" };
 const tag = "Budgets";
-const budgetResponse = { description: "The budget", schema: budget };
+const budgetResponse = { description: "The budget.", schema: budget };
 
 /** Returns the routes for budgets of end users and tags (contract §7). */
 export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
@@ -104,12 +116,13 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       method: "POST",
       path: "/v1/budgets",
       tag,
+      operationId: "budgets.create",
       summary: "Create a budget of an end user or a tag",
       access,
       body: createBody,
       responses: {
         201: budgetResponse,
-        409: { description: "The user or tag already has a budget" },
+        409: { description: "The user or tag already has a budget." },
       },
       async handle(context) {
         const body = context.body;
@@ -124,10 +137,11 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       method: "GET",
       path: "/v1/budgets",
       tag,
+      operationId: "budgets.list",
       summary: "List the budgets of the organization's end users and tags",
       access,
       query: listQuery,
-      responses: { 200: { description: "Budgets, newest first", schema: budgetList } },
+      responses: { 200: { description: "Budgets, newest first.", schema: budgetList } },
       async handle(context) {
         const query = context.query;
         const { budgets: listed, total } = await budgets.list(organizationOf(context), {
@@ -143,6 +157,7 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       method: "GET",
       path: "/v1/budgets/:id",
       tag,
+      operationId: "budgets.retrieve",
       summary: "Retrieve a budget of an end user or a tag",
       access,
       responses: { 200: budgetResponse },
@@ -153,7 +168,9 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       method: "PATCH",
       path: "/v1/budgets/:id",
       tag,
-      summary: "Change a budget of an end user or a tag; null removes a limit",
+      operationId: "budgets.update",
+      summary: "Change a budget of an end user or a tag",
+      description: "Null removes a limit.",
       access,
       body: changeBody,
       responses: { 200: budgetResponse },
@@ -170,9 +187,10 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       method: "DELETE",
       path: "/v1/budgets/:id",
       tag,
+      operationId: "budgets.delete",
       summary: "Delete a budget of an end user or a tag",
       access,
-      responses: { 200: { description: "The budget was deleted", schema: deletedBudget } },
+      responses: { 200: { description: "The budget was deleted.", schema: deletedBudget } },
       async handle(context) {
         await budgets.remove(organizationOf(context), context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });

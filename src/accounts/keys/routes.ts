@@ -37,7 +37,7 @@ const allowedModels = Type.Array(Type.String({ minLength: 1, maxLength: MAX_MODE
   maxItems: MAX_ALLOWED_MODELS,
   uniqueItems: true,
 });
-const time = Type.String({ minLength: 10, maxLength: 64, description: "ISO 8601" });
+const time = Type.String({ minLength: 10, maxLength: 64, description: "ISO 8601." });
 
 const optionalLimits = {
   rate_limit_rpm: optional(rateLimit),
@@ -47,7 +47,7 @@ const optionalLimits = {
   budget_includes_byok: Type.Optional(
     Type.Boolean({
       description:
-        "Budgets also count calls with the organization's provider keys (BYOK), at list prices",
+        "Budgets also count calls with the organization's provider keys (BYOK), at list prices.",
     }),
   ),
   allowed_models: optional(allowedModels),
@@ -88,7 +88,7 @@ const listKeysQuery = Type.Object(
         minLength: 1,
         maxLength: MAX_NAME_CHARACTERS,
         description:
-          "Keys whose name contains this text, ignoring case, or whose prefix begins with it",
+          "Keys whose name contains this text, ignoring case, or whose prefix begins with it.",
       }),
     ),
     ...pageFields(MAX_PAGE),
@@ -109,40 +109,55 @@ const shared = {
   created_at: Type.String(),
 };
 
-const createdKey = Type.Object({
-  ...shared,
-  key: Type.String(),
-  allowed_models: nullable(Type.Array(Type.String())),
-  expires_at: nullable(Type.String()),
-});
+const createdKey = Type.Object(
+  {
+    ...shared,
+    key: Type.String(),
+    allowed_models: nullable(Type.Array(Type.String())),
+    expires_at: nullable(Type.String()),
+  },
+  { title: "CreatedKey" },
+);
 
-const keyListItem = Type.Object({
-  ...shared,
-  key_prefix: Type.String(),
-  usage_today_usd: Type.Number(),
-  usage_month_usd: Type.Number(),
-  last_used_at: nullable(Type.String()),
-  allowed_models: nullable(Type.Array(Type.String())),
-  expires_at: nullable(Type.String()),
-});
+const keyListItem = Type.Object(
+  {
+    ...shared,
+    key_prefix: Type.String(),
+    usage_today_usd: Type.Number(),
+    usage_month_usd: Type.Number(),
+    last_used_at: nullable(Type.String()),
+    allowed_models: nullable(Type.Array(Type.String())),
+    expires_at: nullable(Type.String()),
+  },
+  { title: "Key" },
+);
 
-const remainingLimit = { description: "Remaining in the current window; null: no such limit" };
+const remainingLimit = { description: "Remaining in the current window; null: no such limit." };
 
-const callingKey = Type.Object({
-  ...keyListItem.properties,
-  remaining_today_usd: Type.Union([Type.Number(), Type.Null()], {
-    description:
-      "Daily budget minus usage_today_usd; running requests may hold a part. Null: no budget",
-  }),
-  remaining_month_usd: Type.Union([Type.Number(), Type.Null()], {
-    description: "Monthly budget minus usage_month_usd; null: no budget",
-  }),
-  remaining_rpm: Type.Union([Type.Integer(), Type.Null()], remainingLimit),
-  remaining_tpm: Type.Union([Type.Integer(), Type.Null()], remainingLimit),
-});
+const callingKey = Type.Object(
+  {
+    ...keyListItem.properties,
+    remaining_today_usd: Type.Union([Type.Number(), Type.Null()], {
+      description:
+        "Daily budget minus usage_today_usd; running requests may hold a part. Null: no budget.",
+    }),
+    remaining_month_usd: Type.Union([Type.Number(), Type.Null()], {
+      description: "Monthly budget minus usage_month_usd; null: no budget.",
+    }),
+    remaining_rpm: Type.Union([Type.Integer(), Type.Null()], remainingLimit),
+    remaining_tpm: Type.Union([Type.Integer(), Type.Null()], remainingLimit),
+  },
+  { title: "CallingKey" },
+);
 
-const keyList = Type.Object({ data: Type.Array(keyListItem), total: Type.Integer() });
-const deletedKey = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
+const keyList = Type.Object(
+  { data: Type.Array(keyListItem), total: Type.Integer() },
+  { title: "KeyList" },
+);
+const deletedKey = Type.Object(
+  { id: Type.String(), deleted: Type.Literal(true) },
+  { title: "DeletedKey" },
+);
 
 function settingsShape(record: ApiKeyRecord) {
   return {
@@ -203,7 +218,7 @@ function remainingUsd(budgetNano: NanoUsd | null, spentNano: NanoUsd): number | 
 const access: Access = { kind: "administration", scope: "keys:manage" };
 const tag = "API keys";
 const DEFAULT_PAGE = 50;
-const NAME_CONFLICT = { description: "The organization already has a key with this name" };
+const NAME_CONFLICT = { description: "The organization already has a key with this name." };
 
 /** Returns the routes for API keys (spec 4.1). */
 export function keyRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
@@ -216,11 +231,12 @@ function readingRoutes(keys: ApiKeys): RouteDefinition[] {
       method: "GET",
       path: "/v1/keys",
       tag,
+      operationId: "keys.list",
       summary: "List the organization's API keys",
       access,
       query: listKeysQuery,
       responses: {
-        200: { description: "Keys, newest first, without their secrets", schema: keyList },
+        200: { description: "Keys, newest first, without their secrets.", schema: keyList },
       },
       async handle(context) {
         const query = context.query;
@@ -237,10 +253,11 @@ function readingRoutes(keys: ApiKeys): RouteDefinition[] {
       method: "GET",
       path: "/v1/keys/:id",
       tag,
+      operationId: "keys.retrieve",
       summary: "Retrieve an API key",
       access,
       responses: {
-        200: { description: "The key, without its secret", schema: keyListItem },
+        200: { description: "The key, without its secret.", schema: keyListItem },
       },
       async handle(context) {
         const key = await keys.find(context.caller.key, context.params.id!);
@@ -251,9 +268,10 @@ function readingRoutes(keys: ApiKeys): RouteDefinition[] {
       method: "GET",
       path: "/v1/key",
       tag,
+      operationId: "key.retrieve",
       summary: "Retrieve the calling key with its remaining limits",
       access: { kind: "self" },
-      responses: { 200: { description: "The calling key", schema: callingKey } },
+      responses: { 200: { description: "The calling key.", schema: callingKey } },
       async handle(context) {
         return jsonResponse(callingKeyShape(await keys.findSelf(context.caller.key)));
       },
@@ -267,12 +285,13 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       method: "POST",
       path: "/v1/keys",
       tag,
+      operationId: "keys.create",
       summary: "Create an API key",
       access,
       body: createKeyBody,
       responses: {
         201: {
-          description: "The key, with its secret, which is shown only once",
+          description: "The key, with its secret, which is shown only once.",
           schema: createdKey,
         },
         409: NAME_CONFLICT,
@@ -291,11 +310,13 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       method: "PATCH",
       path: "/v1/keys/:id",
       tag,
-      summary: "Change an API key; null removes a limit",
+      operationId: "keys.update",
+      summary: "Change an API key",
+      description: "Null removes a limit.",
       access,
       body: changeKeyBody,
       responses: {
-        200: { description: "The changed key", schema: keyListItem },
+        200: { description: "The changed key.", schema: keyListItem },
         409: NAME_CONFLICT,
       },
       async handle(context) {
@@ -313,9 +334,10 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
       method: "DELETE",
       path: "/v1/keys/:id",
       tag,
+      operationId: "keys.delete",
       summary: "Revoke an API key",
       access,
-      responses: { 200: { description: "The key was revoked", schema: deletedKey } },
+      responses: { 200: { description: "The key was revoked.", schema: deletedKey } },
       async handle(context) {
         await keys.remove(context.caller.key, context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });

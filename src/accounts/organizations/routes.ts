@@ -16,18 +16,18 @@ export const organizationFields = {
   id: Type.String(),
   name: Type.String(),
   plan: Type.String(),
-  fee_percent: Type.Number({ description: "Fee on top of provider cost" }),
+  fee_percent: Type.Number({ description: "Fee on top of provider cost." }),
   file_quota_bytes: Type.Integer(),
   max_keys: Type.Integer(),
   max_webhooks: Type.Integer(),
   credit_limit_usd: nullable(
-    Type.Number({ description: "How far the balance can go below zero; null: no limit" }),
+    Type.Number({ description: "How far the balance can go below zero; null: no limit." }),
   ),
   computer_use: Type.Boolean({
-    description: "Whether its requests may offer models tools that operate a computer",
+    description: "Whether its requests may offer models tools that operate a computer.",
   }),
   suspended: Type.Boolean(),
-  key_count: Type.Integer({ description: "Keys that are not deleted" }),
+  key_count: Type.Integer({ description: "Keys that are not deleted." }),
   created_at: Type.String(),
 };
 
@@ -50,10 +50,13 @@ export function organizationTerms(organization: OperatedOrganization) {
   };
 }
 
-const callersOrganization = Type.Object({
-  ...organizationFields,
-  file_used_bytes: Type.Integer({ description: "Bytes of its stored files" }),
-});
+const callersOrganization = Type.Object(
+  {
+    ...organizationFields,
+    file_used_bytes: Type.Integer({ description: "Bytes of its stored files." }),
+  },
+  { title: "Organization" },
+);
 
 interface OrganizationRouteDependencies {
   readonly sql: Database;
@@ -70,9 +73,10 @@ export function organizationRoutes({
       method: "GET",
       path: "/v1/organization",
       tag: "Organization",
+      operationId: "organization.retrieve",
       summary: "Retrieve the organization of the calling key",
       access: { kind: "administration", scope: "usage:read" },
-      responses: { 200: { description: "The organization", schema: callersOrganization } },
+      responses: { 200: { description: "The organization.", schema: callersOrganization } },
       async handle({ caller: { key } }) {
         const [organization, usedBytes] = await Promise.all([
           organizations.find(key.organizationId),

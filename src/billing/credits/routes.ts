@@ -22,8 +22,10 @@ import {
 import { MAX_PAYMENT_DECIMALS, MAX_PAYMENT_USD, MIN_PAYMENT_USD } from "../payments/interface.ts";
 
 const MAX_PAGE = 200;
-const transactionType = Type.Enum(["topup", "usage", "refund", "adjustment"]);
-const ofUsage = { description: "Only for transactions of type usage" };
+const transactionType = Type.Enum(["topup", "usage", "refund", "adjustment"], {
+  title: "TransactionType",
+});
+const ofUsage = { description: "Only for transactions of type usage." };
 
 const transactionsQuery = Type.Object(
   {
@@ -34,14 +36,14 @@ const transactionsQuery = Type.Object(
       Type.String({
         minLength: 1,
         maxLength: 64,
-        description: "Only charges of this key and refunds of these charges",
+        description: "Only charges of this key and refunds of these charges.",
       }),
     ),
     model: Type.Optional(
       Type.String({
         minLength: 1,
         maxLength: 1_024,
-        description: "Only charges for this model, by the model id that transactions show",
+        description: "Only charges for this model, by the model id that transactions show.",
       }),
     ),
     ...timeSpanFields,
@@ -49,19 +51,23 @@ const transactionsQuery = Type.Object(
   { additionalProperties: false },
 );
 
-const balance = Type.Object({
-  balance_usd: Type.Number(),
-  lifetime_spend_usd: Type.Number(),
-  auto_replenish: Type.Boolean(),
-  replenish_amount_usd: Type.Number(),
-  replenish_threshold_usd: Type.Number(),
-  replenish_payment_method_id: nullable(
-    Type.String({ description: "null: the default payment method" }),
-  ),
-  replenish_status: Type.Enum(["off", "active", "retrying", "stopped"], {
-    description: "retrying: the last payment was declined; stopped: three in a row were declined",
-  }),
-});
+const balance = Type.Object(
+  {
+    balance_usd: Type.Number(),
+    lifetime_spend_usd: Type.Number(),
+    auto_replenish: Type.Boolean(),
+    replenish_amount_usd: Type.Number(),
+    replenish_threshold_usd: Type.Number(),
+    replenish_payment_method_id: nullable(
+      Type.String({ description: "null: the default payment method." }),
+    ),
+    replenish_status: Type.Enum(["off", "active", "retrying", "stopped"], {
+      description:
+        "retrying: the last payment was declined; stopped: three in a row were declined.",
+    }),
+  },
+  { title: "CreditBalance" },
+);
 
 const MAX_THRESHOLD_USD = 1_000_000;
 const MAX_ID_CHARACTERS = 128;
@@ -73,14 +79,15 @@ const changeBody = Type.Object(
       Type.Number({
         minimum: 0,
         maximum: MAX_THRESHOLD_USD,
-        description: "The balance is topped up when it falls below this amount; at most 2 decimals",
+        description:
+          "The balance is topped up when it falls below this amount; at most 2 decimals.",
       }),
     ),
     replenish_amount_usd: Type.Optional(
       Type.Number({
         minimum: MIN_PAYMENT_USD,
         maximum: MAX_PAYMENT_USD,
-        description: "At most 2 decimals",
+        description: "At most 2 decimals.",
       }),
     ),
     payment_method_id: Type.Optional(
@@ -88,7 +95,7 @@ const changeBody = Type.Object(
         Type.String({
           minLength: 1,
           maxLength: MAX_ID_CHARACTERS,
-          description: "null: the default payment method",
+          description: "null: the default payment method.",
         }),
       ),
     ),
@@ -125,9 +132,11 @@ const transactionDetails = Type.Object(
     image_completion_tokens: usedCount("Image completion tokens"),
     images: usedCount("Generated images"),
     characters: usedCount("Characters converted to speech"),
-    seconds: Type.Optional(Type.Number({ description: "Seconds of audio" })),
+    seconds: Type.Optional(Type.Number({ description: "Seconds of audio." })),
     speakers_seconds: Type.Optional(
-      Type.Number({ description: "Seconds among these that were transcribed with speaker labels" }),
+      Type.Number({
+        description: "Seconds among these that were transcribed with speaker labels.",
+      }),
     ),
     web_searches: usedCount("Web searches"),
     file_searches: usedCount("File searches"),
@@ -139,54 +148,58 @@ const transactionDetails = Type.Object(
     omitted: Type.Optional(
       Type.Boolean({
         description:
-          "true if trace and metadata are omitted because they exceed 1 MB on this page; request fewer transactions",
+          "true if trace and metadata are omitted because they exceed 1 MB on this page; request fewer transactions.",
       }),
     ),
   },
   {
+    title: "TransactionDetails",
     description:
-      "Only for transactions of type usage: the fields that the request recorded, and its outcome",
+      "Only for transactions of type usage: the fields that the request recorded, and its outcome.",
   },
 );
 
-const transactionList = Type.Object({
-  data: Type.Array(
-    Type.Object({
-      id: Type.String(),
-      type: transactionType,
-      amount_usd: Type.Number(),
-      balance_after_usd: Type.Union([Type.Number(), Type.Null()], {
-        description:
-          "Null for a limited key, because the balance would reveal the spending of other keys",
-      }),
-      description: Type.String(),
-      model: Type.Optional(Type.String(ofUsage)),
-      request_id: Type.Optional(Type.String(ofUsage)),
-      key_id: Type.Optional(Type.Union([Type.String(), Type.Null()], ofUsage)),
-      provider: Type.Optional(Type.Union([Type.String(), Type.Null()], ofUsage)),
-      prompt_tokens: Type.Optional(Type.Union([Type.Integer(), Type.Null()], ofUsage)),
-      completion_tokens: Type.Optional(Type.Union([Type.Integer(), Type.Null()], ofUsage)),
-      estimated: Type.Optional(
-        Type.Union([Type.Boolean(), Type.Null()], {
+const transactionList = Type.Object(
+  {
+    data: Type.Array(
+      Type.Object({
+        id: Type.String(),
+        type: transactionType,
+        amount_usd: Type.Number(),
+        balance_after_usd: Type.Union([Type.Number(), Type.Null()], {
           description:
-            "Only for transactions of type usage: true if the gateway counted the tokens",
+            "Null for a limited key, because the balance would reveal the spending of other keys.",
         }),
-      ),
-      details: Type.Optional(transactionDetails),
-      receipt_url: Type.Optional(
-        Type.String({
-          description: "Only for top-ups for which the payment processor has a receipt",
-        }),
-      ),
-      created_at: Type.String(),
+        description: Type.String(),
+        model: Type.Optional(Type.String(ofUsage)),
+        request_id: Type.Optional(Type.String(ofUsage)),
+        key_id: Type.Optional(Type.Union([Type.String(), Type.Null()], ofUsage)),
+        provider: Type.Optional(Type.Union([Type.String(), Type.Null()], ofUsage)),
+        prompt_tokens: Type.Optional(Type.Union([Type.Integer(), Type.Null()], ofUsage)),
+        completion_tokens: Type.Optional(Type.Union([Type.Integer(), Type.Null()], ofUsage)),
+        estimated: Type.Optional(
+          Type.Union([Type.Boolean(), Type.Null()], {
+            description:
+              "Only for transactions of type usage: true if the gateway counted the tokens.",
+          }),
+        ),
+        details: Type.Optional(transactionDetails),
+        receipt_url: Type.Optional(
+          Type.String({
+            description: "Only for top-ups for which the payment processor has a receipt.",
+          }),
+        ),
+        created_at: Type.String(),
+      }),
+    ),
+    total: Type.Integer({
+      description:
+        "Exact without filters and with `type=usage` alone. With other filters it is exact up to 10,000, or up to 5,000 for a key and a model; above that it is a lower bound.",
     }),
-  ),
-  total: Type.Integer({
-    description:
-      "Exact without filters and with `type=usage` alone. With other filters it is exact up to 10,000, or up to 5,000 for a key and a model; above that it is a lower bound",
-  }),
-  has_more: Type.Boolean(),
-});
+    has_more: Type.Boolean(),
+  },
+  { title: "TransactionList" },
+);
 
 const access: Access = { kind: "administration", scope: "billing:read" };
 const tag = "Credits";
@@ -205,22 +218,24 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
       method: "GET",
       path: "/v1/credits",
       tag,
+      operationId: "credits.retrieve",
       summary: "Retrieve the credit balance",
       access,
-      responses: { 200: { description: "The balance", schema: balance } },
+      responses: { 200: { description: "The balance.", schema: balance } },
       handle: ({ caller: { key } }) => balanceResponse(services, key.organizationId),
     },
     route({
       method: "PATCH",
       path: "/v1/credits",
       tag,
+      operationId: "credits.update",
       summary: "Set up automatic top-ups",
       access: { kind: "administration", scope: "billing:write" },
       body: changeBody,
       responses: {
-        200: { description: "The balance and the changed settings", schema: balance },
-        402: { description: "The organization has no default payment method" },
-        404: { description: "The organization has no such payment method" },
+        200: { description: "The balance and the changed settings.", schema: balance },
+        402: { description: "The organization has no default payment method." },
+        404: { description: "The organization has no such payment method." },
       },
       async handle({ caller: { key }, body, author }) {
         const change = replenishChangeOf(body);
@@ -232,10 +247,12 @@ export function creditRoutes(services: CreditServices): RouteDefinition[] {
       method: "GET",
       path: "/v1/credits/transactions",
       tag,
-      summary: "List credit transactions, newest first",
+      operationId: "credits.transactions.list",
+      summary: "List credit transactions",
+      description: "The newest transaction is first.",
       access,
       query: transactionsQuery,
-      responses: { 200: { description: "Transactions", schema: transactionList } },
+      responses: { 200: { description: "Transactions.", schema: transactionList } },
       async handle(context) {
         const query = context.query;
         const { key } = context.caller;

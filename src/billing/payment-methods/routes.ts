@@ -21,26 +21,29 @@ const topUpBody = Type.Object(
     amount_usd: Type.Number({
       minimum: MIN_PAYMENT_USD,
       maximum: MAX_PAYMENT_USD,
-      description: "At most 2 decimals",
+      description: "At most 2 decimals.",
     }),
     payment_method_id: Type.Optional(
       Type.String({
         minLength: 1,
         maxLength: MAX_ID_CHARACTERS,
         description:
-          "A payment method of the organization or, with the test processor, the name of a test method. Omitted: the default payment method",
+          "A payment method of the organization or, with the test processor, the name of a test method. Omitted: the default payment method.",
       }),
     ),
   },
   { additionalProperties: false, examples: [{ amount_usd: 25 }] },
 );
 
-const topUpResult = Type.Object({
-  transaction_id: Type.String(),
-  amount_usd: Type.Number(),
-  new_balance_usd: Type.Number(),
-  created_at: Type.String({ description: "ISO 8601" }),
-});
+const topUpResult = Type.Object(
+  {
+    transaction_id: Type.String(),
+    amount_usd: Type.Number(),
+    new_balance_usd: Type.Number(),
+    created_at: Type.String({ description: "ISO 8601." }),
+  },
+  { title: "TopUp" },
+);
 
 const addMethodBody = Type.Object(
   {
@@ -49,7 +52,7 @@ const addMethodBody = Type.Object(
         minLength: 1,
         maxLength: MAX_ID_CHARACTERS,
         description:
-          "Only with the test processor: the name of a test method, which is added immediately",
+          "Only with the test processor: the name of a test method, which is added immediately.",
       }),
     ),
   },
@@ -61,28 +64,40 @@ const changeMethodBody = Type.Object(
   { additionalProperties: false, examples: [{ is_default: true }] },
 );
 
-const paymentMethod = Type.Object({
-  id: Type.String(),
-  type: Type.String(),
-  brand: Type.Union([Type.String(), Type.Null()]),
-  last4: Type.Union([Type.String(), Type.Null()]),
-  is_default: Type.Boolean(),
-  created_at: Type.String({ description: "ISO 8601" }),
-});
-const paymentMethodList = Type.Object({ data: Type.Array(paymentMethod) });
-const addedMethod = Type.Object({
-  id: Type.String(),
-  setup_url: Type.Union([Type.String(), Type.Null()], {
-    description:
-      "The processor's page for entering the card; null if the method has already been added",
-  }),
-});
-const deletedMethod = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
+const paymentMethod = Type.Object(
+  {
+    id: Type.String(),
+    type: Type.String(),
+    brand: Type.Union([Type.String(), Type.Null()]),
+    last4: Type.Union([Type.String(), Type.Null()]),
+    is_default: Type.Boolean(),
+    created_at: Type.String({ description: "ISO 8601." }),
+  },
+  { title: "PaymentMethod" },
+);
+const paymentMethodList = Type.Object(
+  { data: Type.Array(paymentMethod) },
+  { title: "PaymentMethodList" },
+);
+const addedMethod = Type.Object(
+  {
+    id: Type.String(),
+    setup_url: Type.Union([Type.String(), Type.Null()], {
+      description:
+        "The processor's page for entering the card; null if the method has already been added.",
+    }),
+  },
+  { title: "AddedPaymentMethod" },
+);
+const deletedMethod = Type.Object(
+  { id: Type.String(), deleted: Type.Literal(true) },
+  { title: "DeletedPaymentMethod" },
+);
 
 const tag = "Billing";
 const readAccess: Access = { kind: "administration", scope: "billing:read" };
 const writeAccess: Access = { kind: "administration", scope: "billing:write" };
-const NO_METHOD = { description: "The organization has no such payment method" };
+const NO_METHOD = { description: "The organization has no such payment method." };
 
 export interface BillingServices {
   readonly payments: Payments;
@@ -108,18 +123,19 @@ function topUpRoute({ payments, publicUrl: publicBase }: BillingServices): Route
     method: "POST",
     path,
     tag,
+    operationId: "credits.topup",
     summary: "Top up credits with a payment method of the organization",
     access: writeAccess,
     takesIdempotencyKey: true,
     body: topUpBody,
     responses: {
-      201: { description: "Paid and credited", schema: topUpResult },
-      402: { description: "The payment method was declined, or its holder must authenticate" },
+      201: { description: "Paid and credited.", schema: topUpResult },
+      402: { description: "The payment method was declined, or its holder must authenticate." },
       404: NO_METHOD,
       408: {
-        description: "The outcome of the payment is not known yet; it is credited if it succeeds",
+        description: "The outcome of the payment is not known yet; it is credited if it succeeds.",
       },
-      409: { description: "The idempotency key was used for another top-up" },
+      409: { description: "The idempotency key was used for another top-up." },
     },
     async handle(context) {
       const body = context.body;
@@ -213,10 +229,11 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
       method: "GET",
       path,
       tag,
+      operationId: "billing.payment_methods.list",
       summary: "List the organization's payment methods",
       access: readAccess,
       responses: {
-        200: { description: "Payment methods, oldest first", schema: paymentMethodList },
+        200: { description: "Payment methods, oldest first.", schema: paymentMethodList },
       },
       async handle(context) {
         const listed = await methods.list(organizationOf(context));
@@ -227,16 +244,18 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
       method: "POST",
       path,
       tag,
-      summary: "Add a payment method; the first becomes the default",
+      operationId: "billing.payment_methods.create",
+      summary: "Add a payment method",
+      description: "The first payment method becomes the default.",
       access: writeAccess,
       body: addMethodBody,
       responses: {
         201: {
-          description: "The method was added, or must be entered at setup_url",
+          description: "The method was added, or must be entered at setup_url.",
           schema: addedMethod,
         },
-        403: { description: "The organization has the maximum number of payment methods" },
-        502: { description: "The payment processor could not be reached" },
+        403: { description: "The organization has the maximum number of payment methods." },
+        502: { description: "The payment processor could not be reached." },
       },
       async handle(context) {
         const { payment_method: name } = context.body;
@@ -253,11 +272,12 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
       method: "PATCH",
       path: `${path}/:id`,
       tag,
+      operationId: "billing.payment_methods.update",
       summary: "Make a payment method the default",
       access: writeAccess,
       body: changeMethodBody,
       responses: {
-        200: { description: "The changed payment method", schema: paymentMethod },
+        200: { description: "The changed payment method.", schema: paymentMethod },
         404: NO_METHOD,
       },
       async handle(context) {
@@ -273,10 +293,11 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
       method: "DELETE",
       path: `${path}/:id`,
       tag,
+      operationId: "billing.payment_methods.delete",
       summary: "Delete a payment method",
       access: writeAccess,
       responses: {
-        200: { description: "The payment method was deleted", schema: deletedMethod },
+        200: { description: "The payment method was deleted.", schema: deletedMethod },
         404: NO_METHOD,
       },
       async handle(context) {
@@ -307,7 +328,7 @@ function testPaymentRoutes({ payments }: BillingServices): RouteDefinition[] {
     tag,
     access: { kind: "public" },
   } as const;
-  const missing = { description: "No test payment with this address is waiting for its payer" };
+  const missing = { description: "No test payment with this address is waiting for its payer." };
   const page = (text: string): Response =>
     new Response(
       `<!doctype html><html lang="en"><title>Test payment</title><h1>Test payment</h1>${text}</html>`,
@@ -317,8 +338,9 @@ function testPaymentRoutes({ payments }: BillingServices): RouteDefinition[] {
     {
       ...description,
       method: "GET",
+      operationId: "billing.test_payments.retrieve",
       summary: "Show the page on which the holder of a test card authenticates",
-      responses: { 200: { description: "The page", contentType: "text/html" }, 404: missing },
+      responses: { 200: { description: "The page.", contentType: "text/html" }, 404: missing },
       async handle({ params }) {
         if (!(await payments.awaitsTestPayer(params.id!, params.token!))) throw notAwaited();
         return page(
@@ -329,9 +351,10 @@ function testPaymentRoutes({ payments }: BillingServices): RouteDefinition[] {
     {
       ...description,
       method: "POST",
+      operationId: "billing.test_payments.authenticate",
       summary: "Authenticate as the holder of a test card",
       responses: {
-        200: { description: "The payment is credited", contentType: "text/html" },
+        200: { description: "The payment is credited.", contentType: "text/html" },
         404: missing,
       },
       async handle({ params }) {

@@ -12,14 +12,16 @@ export function stripeRoutes(events: Pick<StripeEvents, "accept">): RouteDefinit
       method: "POST",
       path: "/v1/billing/stripe/webhook",
       tag: "Billing",
-      summary: "Receive a Stripe webhook event, verified by its signature; no API key is needed",
+      operationId: "billing.stripe.webhook",
+      summary: "Receive a Stripe webhook event",
+      description: "The signature of the event replaces an API key.",
       access: { kind: "public" },
       body: Type.Object({}, { additionalProperties: true }),
       allowsUnknownFields: true,
       maxBodyBytes: MAX_EVENT_BYTES,
       responses: {
         200: {
-          description: "The event was processed, or does not concern the gateway",
+          description: "The event was processed, or does not concern the gateway.",
           schema: Type.Object({ received: Type.Literal(true) }),
         },
       },

@@ -32,7 +32,7 @@ const requestsQuery = Type.Object(
     session_id: filter(256),
     ...timeSpanFields,
     after: Type.Optional(
-      Type.String({ minLength: 1, maxLength: 128, description: "Id of a request" }),
+      Type.String({ minLength: 1, maxLength: 128, description: "Id of a request." }),
     ),
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
   },
@@ -59,107 +59,122 @@ const requestUsage = Type.Object(
     reasoning_tokens: nullable(Type.Integer()),
   },
   {
+    title: "RequestUsage",
     description:
-      "The charged usage; also contains other quantities above zero, such as images and seconds",
+      "The charged usage; also contains other quantities above zero, such as images and seconds.",
   },
 );
 
-const request = Type.Object({
-  id: Type.String({ description: "X-Gateway-Request-ID of the response" }),
-  key_id: nullable(Type.String()),
-  model: nullable(
-    Type.String({
-      description: "The model id, or the name in the request if no such model exists",
-    }),
-  ),
-  provider: nullable(Type.String()),
-  status: nullable(
-    Type.Integer({ description: "Status of the response, or of the error that ended its stream" }),
-  ),
-  error_code: nullable(Type.String()),
-  user: nullable(Type.String()),
-  session_id: nullable(Type.String()),
-  usage: nullable(requestUsage),
-  cost_usd: Type.Number(),
-  latency_ms: nullable(Type.Integer()),
-  created_at: Type.String({ description: "Time of the charge, or of the failure" }),
-});
-
-const shownRequest = Type.Object({
-  ...request.properties,
-  transaction_id: nullable(
-    Type.String({ description: "Transaction of the charge; null if nothing was charged" }),
-  ),
-  estimated: nullable(
-    Type.Boolean({
-      description: "True if the gateway counted the tokens because the provider reported none",
-    }),
-  ),
-  provider_key_id: nullable(
-    Type.String({ description: "The organization's provider key (BYOK) that served the request" }),
-  ),
-  list_price_usd: nullable(
-    Type.Number({
-      description: "If provider_key_id is set: what the provider bills at its list prices",
-    }),
-  ),
-  queue_ms: nullable(
-    Type.Integer({
-      description: "From the request to its first provider call; null if shorter than 20 ms",
-    }),
-  ),
-  first_token_ms: nullable(
-    Type.Integer({ description: "From the request to the first token; streams only" }),
-  ),
-  routing: nullable(
-    Type.Object(
-      {
-        tries: Type.Array(
-          Type.Object({
-            endpoint: Type.String(),
-            result: Type.String({ description: "`ok`, or the kind of failure" }),
-            status: Type.Optional(
-              Type.Integer({
-                description: "The provider's HTTP status, if the call failed with one",
-              }),
-            ),
-            ms: Type.Integer({
-              description: "Milliseconds until the call failed, or until its answer began",
-            }),
-          }),
-          { description: "Provider calls, in order" },
-        ),
-        postponed: Type.Optional(
-          Type.Array(Type.String(), {
-            description: "Endpoints that were tried last because they were unhealthy",
-          }),
-        ),
-        full: Type.Optional(
-          Type.Array(Type.String(), {
-            description: "Endpoints that were skipped because they were at their concurrency limit",
-          }),
-        ),
-      },
-      {
-        description:
-          "Null if the first endpoint answered without retries, or if no endpoint was called",
-      },
+const request = Type.Object(
+  {
+    id: Type.String({ description: "X-Gateway-Request-ID of the response." }),
+    key_id: nullable(Type.String()),
+    model: nullable(
+      Type.String({
+        description: "The model id, or the name in the request if no such model exists.",
+      }),
     ),
-  ),
-});
+    provider: nullable(Type.String()),
+    status: nullable(
+      Type.Integer({
+        description: "Status of the response, or of the error that ended its stream.",
+      }),
+    ),
+    error_code: nullable(Type.String()),
+    user: nullable(Type.String()),
+    session_id: nullable(Type.String()),
+    usage: nullable(requestUsage),
+    cost_usd: Type.Number(),
+    latency_ms: nullable(Type.Integer()),
+    created_at: Type.String({ description: "Time of the charge, or of the failure." }),
+  },
+  { title: "ListedRequest" },
+);
 
-const requestList = Type.Object({
-  object: Type.Literal("list"),
-  data: Type.Array(request),
-  first_id: nullable(Type.String()),
-  last_id: nullable(
-    Type.String({
-      description:
-        "Value of `after` for the next page. With filters, it can be the id of a request that is not in data",
-    }),
-  ),
-  has_more: Type.Boolean(),
-});
+const shownRequest = Type.Object(
+  {
+    ...request.properties,
+    transaction_id: nullable(
+      Type.String({ description: "Transaction of the charge; null if nothing was charged." }),
+    ),
+    estimated: nullable(
+      Type.Boolean({
+        description: "True if the gateway counted the tokens because the provider reported none.",
+      }),
+    ),
+    provider_key_id: nullable(
+      Type.String({
+        description: "The organization's provider key (BYOK) that served the request.",
+      }),
+    ),
+    list_price_usd: nullable(
+      Type.Number({
+        description: "If provider_key_id is set: what the provider bills at its list prices.",
+      }),
+    ),
+    queue_ms: nullable(
+      Type.Integer({
+        description: "From the request to its first provider call; null if shorter than 20 ms.",
+      }),
+    ),
+    first_token_ms: nullable(
+      Type.Integer({ description: "From the request to the first token; streams only." }),
+    ),
+    routing: nullable(
+      Type.Object(
+        {
+          tries: Type.Array(
+            Type.Object({
+              endpoint: Type.String(),
+              result: Type.String({ description: "`ok`, or the kind of failure." }),
+              status: Type.Optional(
+                Type.Integer({
+                  description: "The provider's HTTP status, if the call failed with one.",
+                }),
+              ),
+              ms: Type.Integer({
+                description: "Milliseconds until the call failed, or until its answer began.",
+              }),
+            }),
+            { description: "Provider calls, in order." },
+          ),
+          postponed: Type.Optional(
+            Type.Array(Type.String(), {
+              description: "Endpoints that were tried last because they were unhealthy.",
+            }),
+          ),
+          full: Type.Optional(
+            Type.Array(Type.String(), {
+              description:
+                "Endpoints that were skipped because they were at their concurrency limit.",
+            }),
+          ),
+        },
+        {
+          description:
+            "Null if the first endpoint answered without retries, or if no endpoint was called.",
+        },
+      ),
+    ),
+  },
+  { title: "ModelRequest" },
+);
+
+const requestList = Type.Object(
+  {
+    object: Type.Literal("list"),
+    data: Type.Array(request),
+    first_id: nullable(Type.String()),
+    last_id: nullable(
+      Type.String({
+        description:
+          "Value of `after` for the next page. With filters, it can be the id of a request that is not in data.",
+      }),
+    ),
+    has_more: Type.Boolean(),
+  },
+  { title: "ModelRequestList" },
+);
 
 const access: Access = { kind: "administration", scope: "usage:read" };
 const tag = "Usage";
@@ -171,11 +186,13 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
       method: "GET",
       path: "/v1/requests",
       tag,
-      summary:
-        "List model requests, newest first: charged requests, and failed requests of the last 30 days",
+      operationId: "requests.list",
+      summary: "List model requests",
+      description:
+        "Contains charged requests, and failed requests of the last 30 days, newest first.",
       access,
       query: requestsQuery,
-      responses: { 200: { description: "Requests", schema: requestList } },
+      responses: { 200: { description: "Requests.", schema: requestList } },
       async handle({ query, caller: { key } }) {
         return jsonResponse(await page(sql, key, query));
       },
@@ -184,9 +201,10 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
       method: "GET",
       path: "/v1/requests/:id",
       tag,
+      operationId: "requests.retrieve",
       summary: "Retrieve a model request",
       access,
-      responses: { 200: { description: "The request", schema: shownRequest } },
+      responses: { 200: { description: "The request.", schema: shownRequest } },
       async handle({ params, caller: { key } }) {
         const { id } = params as { id: string };
         const owner = { organizationId: key.organizationId, keyId: shownKeyId(key) };

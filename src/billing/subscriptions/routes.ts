@@ -6,35 +6,38 @@ import { PLANS } from "../../lib/plans.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 import type { Subscription, Subscriptions } from "./subscriptions.ts";
 
-const subscription = Type.Object({
-  plan: Type.Enum([...PLANS]),
-  platform_fee_percent: Type.Number({ description: "Fee on top of provider cost" }),
-  billing_period: Type.Enum(["monthly"]),
-  current_period_start: Type.String(),
-  current_period_end: Type.String({ description: "End of the period, exclusive" }),
-  usage_this_period_usd: Type.Number({
-    description: "Total charged since the start of the period",
-  }),
-  payment_method: nullable(
-    Type.Object(
-      { type: Type.String(), last4: nullable(Type.String()), brand: nullable(Type.String()) },
-      { description: "The default payment method" },
-    ),
-  ),
-  next_plan: nullable(
-    Type.String({ description: "The plan after the current period; null: the same plan" }),
-  ),
-  payment_status: nullable(
-    Type.Enum(["pending", "open", "active", "unpaid", "ending"], {
-      description:
-        "Payment status of a paid plan; null if no plan is billed. `ending`: the operator has chosen another plan",
+const subscription = Type.Object(
+  {
+    plan: Type.Enum([...PLANS]),
+    platform_fee_percent: Type.Number({ description: "Fee on top of provider cost." }),
+    billing_period: Type.Enum(["monthly"]),
+    current_period_start: Type.String(),
+    current_period_end: Type.String({ description: "End of the period, exclusive." }),
+    usage_this_period_usd: Type.Number({
+      description: "Total charged since the start of the period.",
     }),
-  ),
-  payment_url: nullable(
-    Type.String({ description: "The page on which an open invoice can be paid" }),
-  ),
-  invoice_url: nullable(Type.String({ description: "The latest invoice of a paid plan" })),
-});
+    payment_method: nullable(
+      Type.Object(
+        { type: Type.String(), last4: nullable(Type.String()), brand: nullable(Type.String()) },
+        { description: "The default payment method." },
+      ),
+    ),
+    next_plan: nullable(
+      Type.String({ description: "The plan after the current period; null: the same plan." }),
+    ),
+    payment_status: nullable(
+      Type.Enum(["pending", "open", "active", "unpaid", "ending"], {
+        description:
+          "Payment status of a paid plan; null if no plan is billed. `ending`: the operator has chosen another plan.",
+      }),
+    ),
+    payment_url: nullable(
+      Type.String({ description: "The page on which an open invoice can be paid." }),
+    ),
+    invoice_url: nullable(Type.String({ description: "The latest invoice of a paid plan." })),
+  },
+  { title: "Subscription" },
+);
 
 const choiceBody = Type.Object(
   { plan: Type.Enum([...PLANS]) },
@@ -51,9 +54,10 @@ export function subscriptionRoutes(subscriptions: Subscriptions): RouteDefinitio
       method: "GET",
       path,
       tag,
+      operationId: "billing.subscription.retrieve",
       summary: "Retrieve the plan, its fee and its period",
       access: { kind: "administration", scope: "billing:read" },
-      responses: { 200: { description: "The subscription", schema: subscription } },
+      responses: { 200: { description: "The subscription.", schema: subscription } },
       async handle({ caller: { key } }) {
         return jsonResponse(subscriptionShape(await subscriptions.find(key.organizationId)));
       },
@@ -62,19 +66,20 @@ export function subscriptionRoutes(subscriptions: Subscriptions): RouteDefinitio
       method: "POST",
       path,
       tag,
+      operationId: "billing.subscription.update",
       summary: "Choose another plan",
       access: { kind: "administration", scope: "billing:write" },
       body: choiceBody,
       responses: {
-        200: { description: "The changed subscription", schema: subscription },
-        402: { description: "The paid plan is not paid" },
-        403: { description: "Only the gateway's operator can make this change" },
+        200: { description: "The changed subscription.", schema: subscription },
+        402: { description: "The paid plan is not paid." },
+        403: { description: "Only the gateway's operator can make this change." },
         408: {
           description:
-            "The outcome of the payment is not known yet; the plan takes effect when it is paid",
+            "The outcome of the payment is not known yet; the plan takes effect when it is paid.",
         },
-        409: { description: "The subscription is being changed at the moment" },
-        502: { description: "The payment processor could not be reached" },
+        409: { description: "The subscription is being changed at the moment." },
+        502: { description: "The payment processor could not be reached." },
       },
       async handle(context) {
         const { plan } = context.body;

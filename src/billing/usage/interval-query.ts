@@ -8,12 +8,12 @@ const DEFAULT_PAGE = 100;
 /** Query parameters of totals by time interval. */
 export const intervalFields = {
   start_date: Type.Optional(
-    Type.String({ maxLength: 64, description: "ISO 8601, inclusive; rounded down to the hour" }),
+    Type.String({ maxLength: 64, description: "ISO 8601, inclusive; rounded down to the hour." }),
   ),
   end_date: Type.Optional(
     Type.String({
       maxLength: 64,
-      description: "ISO 8601, exclusive; can be a date without a time",
+      description: "ISO 8601, exclusive; can be a date without a time.",
     }),
   ),
   interval: Type.Optional(Type.Enum(["hour", "day", "month"], { default: "day" })),
@@ -56,7 +56,7 @@ export function invalidQuery(param: string, problem: string): GatewayError {
 }
 
 export const intervalDate = Type.String({
-  description: "Start of the interval, UTC: a time for an hour, a date for a day or a month",
+  description: "Start of the interval, UTC: a time for an hour, a date for a day or a month.",
 });
 
 export function dateOf(startMs: number, interval: Interval): string {

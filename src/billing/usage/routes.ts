@@ -30,7 +30,7 @@ const usageQuery = Type.Object(
     group_by: Type.Optional(
       Type.String({
         maxLength: 64,
-        description: `A comma-separated list of ${USAGE_GROUPS.join(", ")}; not both user and tag`,
+        description: `A comma-separated list of ${USAGE_GROUPS.join(", ")}; not both user and tag.`,
       }),
     ),
     key_id: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
@@ -48,62 +48,74 @@ interface UsageQuery extends IntervalQuery {
 }
 
 const name = (description: string) =>
-  Type.Optional(nullable(Type.String({ description: `Only if grouped by it. ${description}` })));
+  Type.Optional(nullable(Type.String({ description: `Only if grouped by it. ${description}.` })));
 
-const usageRow = Type.Object({
-  date: intervalDate,
-  model: name("Null for requests whose model was not found"),
-  key_id: name("The key that was charged"),
-  provider: name("Null for requests that reached no provider"),
-  user: name("`other`: users beyond the 1,000 largest of a day"),
-  tag: name("An entry of metadata.tags; `other` as for users"),
-  requests: Type.Integer({ description: "Charged and failed requests" }),
-  errors: Type.Integer({
-    description: "Requests among these that ended with a status of 400 or higher",
-  }),
-  prompt_tokens: Type.Integer(),
-  completion_tokens: Type.Integer(),
-  cached_tokens: Type.Integer(),
-  reasoning_tokens: Type.Integer(),
-  images: Type.Integer(),
-  characters: Type.Integer(),
-  seconds: Type.Number(),
-  search_units: Type.Integer({ description: "Search units of rerank requests" }),
-  cost_usd: Type.Number({
-    description: "Charges, minus the charges of answers that were never delivered",
-  }),
-});
+const usageRow = Type.Object(
+  {
+    date: intervalDate,
+    model: name("Null for requests whose model was not found"),
+    key_id: name("The key that was charged"),
+    provider: name("Null for requests that reached no provider"),
+    user: name("`other`: users beyond the 1,000 largest of a day"),
+    tag: name("An entry of metadata.tags; `other` as for users"),
+    requests: Type.Integer({ description: "Charged and failed requests." }),
+    errors: Type.Integer({
+      description: "Requests among these that ended with a status of 400 or higher.",
+    }),
+    prompt_tokens: Type.Integer(),
+    completion_tokens: Type.Integer(),
+    cached_tokens: Type.Integer(),
+    reasoning_tokens: Type.Integer(),
+    images: Type.Integer(),
+    characters: Type.Integer(),
+    seconds: Type.Number(),
+    search_units: Type.Integer({ description: "Search units of rerank requests." }),
+    cost_usd: Type.Number({
+      description: "Charges, minus the charges of answers that were never delivered.",
+    }),
+  },
+  { title: "UsageTotals" },
+);
 
 const isComplete = Type.Boolean({
   description:
-    "False while requests made before an upgrade or during a burst are still being added",
+    "False while requests made before an upgrade or during a burst are still being added.",
 });
 
-const usageList = Type.Object({
-  data: Type.Array(usageRow),
-  has_more: Type.Boolean(),
-  is_complete: isComplete,
-});
+const usageList = Type.Object(
+  {
+    data: Type.Array(usageRow),
+    has_more: Type.Boolean(),
+    is_complete: isComplete,
+  },
+  { title: "UsageReport" },
+);
 
-const latencyRow = Type.Object({
-  date: intervalDate,
-  requests: Type.Integer({ description: "Charged requests that did not fail" }),
-  p50_ms: Type.Integer({
-    description: "From the request to the end of its response, accurate to 5 %",
-  }),
-  p95_ms: Type.Integer(),
-  streams: Type.Integer({
-    description: "Streams among these with a recorded time to the first event",
-  }),
-  first_token_p50_ms: nullable(Type.Integer()),
-  first_token_p95_ms: nullable(Type.Integer()),
-});
+const latencyRow = Type.Object(
+  {
+    date: intervalDate,
+    requests: Type.Integer({ description: "Charged requests that did not fail." }),
+    p50_ms: Type.Integer({
+      description: "From the request to the end of its response, accurate to 5 %.",
+    }),
+    p95_ms: Type.Integer(),
+    streams: Type.Integer({
+      description: "Streams among these with a recorded time to the first event.",
+    }),
+    first_token_p50_ms: nullable(Type.Integer()),
+    first_token_p95_ms: nullable(Type.Integer()),
+  },
+  { title: "LatencyQuantiles" },
+);
 
-const latencyList = Type.Object({
-  data: Type.Array(latencyRow),
-  has_more: Type.Boolean(),
-  is_complete: isComplete,
-});
+const latencyList = Type.Object(
+  {
+    data: Type.Array(latencyRow),
+    has_more: Type.Boolean(),
+    is_complete: isComplete,
+  },
+  { title: "LatencyReport" },
+);
 
 const access: Access = { kind: "administration", scope: "usage:read" };
 const tag = "Usage";
@@ -115,10 +127,12 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
       method: "GET",
       path: "/v1/usage",
       tag,
-      summary: "Retrieve requests, tokens and cost by hour, day or month",
+      operationId: "usage.retrieve",
+      summary: "Retrieve usage",
+      description: "Returns requests, tokens and cost by hour, day or month.",
       access,
       query: usageQuery,
-      responses: { 200: { description: "Totals, earliest first", schema: usageList } },
+      responses: { 200: { description: "Totals, earliest first.", schema: usageList } },
       async handle({ query: params, caller: { key } }) {
         const query = params as UsageQuery;
         const { format = "json" } = query;
@@ -144,12 +158,14 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
       method: "GET",
       path: "/v1/usage/latency",
       tag,
-      summary: "Retrieve request latency by hour, day or month",
+      operationId: "usage.latency.retrieve",
+      summary: "Retrieve request latency",
+      description: "Returns quantiles by hour, day or month.",
       access,
       query: Type.Object(intervalFields, { additionalProperties: false }),
       responses: {
         200: {
-          description: "Latency quantiles of each interval, earliest first",
+          description: "Latency quantiles of each interval, earliest first.",
           schema: latencyList,
         },
       },

@@ -36,6 +36,7 @@ function aliveRoute(): RouteDefinition {
     method: "GET",
     path: "/healthz",
     tag: "Operation",
+    operationId: "healthz.retrieve",
     summary: "Liveness",
     access: { kind: "public" },
     responses: {
@@ -43,7 +44,7 @@ function aliveRoute(): RouteDefinition {
         description: "The process is alive.",
         schema: Type.Object({
           status: Type.Literal("ok"),
-          version: Type.String({ description: "Version of the gateway", examples: [version] }),
+          version: Type.String({ description: "Version of the gateway.", examples: [version] }),
         }),
       },
     },
@@ -56,6 +57,7 @@ function readyRoute(dependencies: HealthDependencies): RouteDefinition {
     method: "GET",
     path: "/readyz",
     tag: "Operation",
+    operationId: "readyz.retrieve",
     summary: "Readiness",
     access: { kind: "public" },
     responses: {
@@ -68,7 +70,7 @@ function readyRoute(dependencies: HealthDependencies): RouteDefinition {
           },
         ),
       },
-      503: { description: "Not ready; `checks` next to the error says what fails" },
+      503: { description: "Not ready; `checks` next to the error says what fails." },
     },
     async handle({ requestId, log }) {
       const { ok, checks } = await readiness(dependencies);
@@ -132,6 +134,7 @@ export function metricsRoutes(dependencies: MetricsDependencies): RouteDefinitio
       method: "GET",
       path: "/metrics",
       tag: "Operation",
+      operationId: "metrics.retrieve",
       summary: "Metrics",
       access: { kind: "public" },
       responses: {
@@ -139,10 +142,10 @@ export function metricsRoutes(dependencies: MetricsDependencies): RouteDefinitio
           description: "All metrics in the Prometheus text format.",
           contentType: "text/plain",
         },
-        401: { description: "The metrics token is missing or wrong" },
+        401: { description: "The metrics token is missing or wrong." },
         404: {
           description:
-            "No metrics token is set, and the address or the Host is not a loopback address, or a proxy forwarded the request",
+            "No metrics token is set, and the address or the Host is not a loopback address, or a proxy forwarded the request.",
         },
       },
       async handle({ request }) {

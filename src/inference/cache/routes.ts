@@ -15,22 +15,25 @@ const purgeQuery = Type.Object(
       Type.String({
         minLength: 1,
         maxLength: 1_024,
-        description: "Only answers of this model",
+        description: "Only answers of this model.",
       }),
     ),
     key: Type.Optional(
       Type.String({
         pattern: "^[0-9a-f]{64}$",
-        description: "Only the answer with this `X-Gateway-Cache-Key`",
+        description: "Only the answer with this `X-Gateway-Cache-Key`.",
       }),
     ),
   },
   { additionalProperties: false },
 );
 
-const purged = Type.Object({
-  purged: Type.Integer({ description: "Number of removed answers that had not expired" }),
-});
+const purged = Type.Object(
+  {
+    purged: Type.Integer({ description: "Number of removed answers that had not expired." }),
+  },
+  { title: "ClearedCache" },
+);
 
 interface ResponseCacheDependencies {
   readonly sql: Database;
@@ -49,10 +52,12 @@ export function responseCacheRoutes({
       method: "DELETE",
       path: "/v1/cache",
       tag: "Response cache",
-      summary: "Clear the response cache; answers to running requests are not stored",
+      operationId: "cache.clear",
+      summary: "Clear the response cache",
+      description: "Answers to running requests are not stored.",
       access: { kind: "administration", scope: "cache:manage" },
       query: purgeQuery,
-      responses: { 200: { description: "The answers were removed", schema: purged } },
+      responses: { 200: { description: "The answers were removed.", schema: purged } },
       async handle({ query, caller: { key }, author }) {
         const { model: name, key: keyHash } = query;
         const { organizationId } = key;

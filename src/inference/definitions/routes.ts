@@ -29,7 +29,7 @@ const name = Type.String({
   minLength: 1,
   maxLength: 128,
   pattern: "^[^\\x00-\\x1f\\x7f]+$",
-  description: "Unique within the organization",
+  description: "Unique within the organization.",
 });
 
 /** Returns the routes of a collection of definitions that requests can name. */
@@ -39,7 +39,7 @@ export function definitionRoutes(
 ): RouteDefinition[] {
   const { path, tag, noun, scope, members, shape, example } = group;
   const access: Access = { kind: "administration", scope };
-  const single = { description: `The ${noun}`, schema: shape };
+  const single = { description: `The ${noun}.`, schema: shape };
   const listed = Type.Object({ data: Type.Array(shape) });
   const deleted = Type.Object({ id: Type.String(), deleted: Type.Literal(true) });
   const answer = (record: DefinitionRecord, status = 200) =>
@@ -49,6 +49,7 @@ export function definitionRoutes(
       method: "POST",
       path,
       tag,
+      operationId: `${noun}s.create`,
       summary: `Create a ${noun}`,
       access,
       maxBodyBytes: MAX_BODY_BYTES,
@@ -67,9 +68,10 @@ export function definitionRoutes(
       method: "GET",
       path,
       tag,
+      operationId: `${noun}s.list`,
       summary: `List the organization's ${noun}s`,
       access,
-      responses: { 200: { description: `The ${noun}s, newest first`, schema: listed } },
+      responses: { 200: { description: `The ${noun}s, newest first.`, schema: listed } },
       async handle(context) {
         const records = await definitions.list(organizationOf(context));
         return jsonResponse({ data: records.map((record) => answerOf(group, record)) });
@@ -79,6 +81,7 @@ export function definitionRoutes(
       method: "GET",
       path: `${path}/:id`,
       tag,
+      operationId: `${noun}s.retrieve`,
       summary: `Retrieve a ${noun}`,
       access,
       responses: { 200: single },
@@ -89,7 +92,9 @@ export function definitionRoutes(
       method: "PATCH",
       path: `${path}/:id`,
       tag,
-      summary: `Change a ${noun}; the change applies to requests that begin at least a second later`,
+      operationId: `${noun}s.update`,
+      summary: `Change a ${noun}`,
+      description: "The change applies to requests that begin at least a second later.",
       access,
       maxBodyBytes: MAX_BODY_BYTES,
       body: Type.Partial(Type.Object({ name, ...members }), {
@@ -115,9 +120,10 @@ export function definitionRoutes(
       method: "DELETE",
       path: `${path}/:id`,
       tag,
+      operationId: `${noun}s.delete`,
       summary: `Delete a ${noun}`,
       access,
-      responses: { 200: { description: `The ${noun} was deleted`, schema: deleted } },
+      responses: { 200: { description: `The ${noun} was deleted.`, schema: deleted } },
       async handle(context) {
         await definitions.remove(organizationOf(context), context.params.id!, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });

@@ -6,7 +6,10 @@ import { fillRouted, preparePreset } from "./fill-preset.ts";
 import { paidRoute } from "./paid-route.ts";
 
 type JsonRouteDescription = Required<
-  Pick<RouteDefinition, "path" | "tag" | "summary" | "access" | "body" | "responses">
+  Pick<
+    RouteDefinition,
+    "path" | "tag" | "operationId" | "summary" | "access" | "body" | "responses"
+  >
 >;
 
 /**

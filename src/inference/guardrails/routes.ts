@@ -17,15 +17,15 @@ const rule = Type.Object(
         minItems: 1,
         maxItems: 2,
         uniqueItems: true,
-        description: "Default: both",
+        description: "Default: both.",
       }),
     ),
-    action: optional(Type.Enum(["block", "redact"], { description: "Default: block" })),
+    action: optional(Type.Enum(["block", "redact"], { description: "Default: block." })),
     pattern: optional(
       Type.String({
         minLength: 1,
         maxLength: MAX_PATTERN_CHARACTERS,
-        description: "Only for type pattern: RE2 syntax, without backreferences and lookarounds",
+        description: "Only for type pattern: RE2 syntax, without backreferences and lookarounds.",
       }),
     ),
     entities: optional(
@@ -33,21 +33,24 @@ const rule = Type.Object(
         minItems: 1,
         maxItems: ENTITIES.length,
         uniqueItems: true,
-        description: "Only for type pii: the kinds of data to detect. Default: all",
+        description: "Only for type pii: the kinds of data to detect. Default: all.",
       }),
     ),
   },
-  { additionalProperties: false },
+  { title: "GuardrailRule", additionalProperties: false },
 );
 const rules = Type.Array(rule, { minItems: 1, maxItems: MAX_RULES });
 
-const guardrail = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
-  rules,
-  created_at: Type.String({ description: "ISO 8601" }),
-  updated_at: Type.String({ description: "ISO 8601" }),
-});
+const guardrail = Type.Object(
+  {
+    id: Type.String(),
+    name: Type.String(),
+    rules,
+    created_at: Type.String({ description: "ISO 8601." }),
+    updated_at: Type.String({ description: "ISO 8601." }),
+  },
+  { title: "Guardrail" },
+);
 
 /** Returns the routes of guardrails: rules for requests to models and for their answers (contract §7). */
 export function guardrailRoutes(

@@ -22,16 +22,17 @@ export function mediaRoutes(media: Pick<MediaLinks, "find">): RouteDefinition[] 
       method: "GET",
       path: `${MEDIA_PATH}/:id`,
       tag: "Images",
-      summary: "Retrieve a generated image by its link; no API key is needed",
+      operationId: "media.retrieve",
+      summary: "Retrieve a generated image by its link",
       access: { kind: "public" },
       responses: {
         200: {
-          description: "The image; the link expires after an hour",
+          description: "The image; the link expires after an hour.",
           contentType: "image/*",
         },
-        206: { description: "The requested range", contentType: "image/*" },
-        304: { description: "The caller's copy is current" },
-        416: { description: "The image has no such range" },
+        206: { description: "The requested range.", contentType: "image/*" },
+        304: { description: "The caller's copy is current." },
+        416: { description: "The image has no such range." },
       },
       async handle(context) {
         const id = context.params.id!;

@@ -60,13 +60,15 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
       ...common,
       method: "GET",
       path: "/v1/models/*",
-      summary: "Retrieve a model by its id, or by a slug that only one model has",
+      operationId: "models.retrieve",
+      summary: "Retrieve a model",
+      description: "The id can also be a slug that only one model has.",
       responses: {
         200: {
-          description: "The model; in Anthropic's format with an anthropic-version header",
+          description: "The model; in Anthropic's format with an anthropic-version header.",
           schema: Type.Union([modelDetail, anthropicModelSchema]),
         },
-        404: { description: "There is no such model" },
+        404: { description: "There is no such model." },
       },
       async handle(context) {
         const model = await catalogue.find(organizationOf(context), nameOf(context));
@@ -79,12 +81,13 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
       ...common,
       method: "DELETE",
       path: "/v1/models/*",
+      operationId: "models.delete",
       summary: "Delete a fine-tuned model",
       access: { kind: "administration", scope: "models:write" },
       responses: {
-        200: { description: "The model was deleted", schema: deletedModel },
-        403: { description: "The model is not a fine-tuned model of the organization" },
-        404: { description: "There is no such model" },
+        200: { description: "The model was deleted.", schema: deletedModel },
+        403: { description: "The model is not a fine-tuned model of the organization." },
+        404: { description: "There is no such model." },
       },
       async handle(context) {
         const id = await catalogue.remove(context.caller.key, nameOf(context), context.author);
@@ -99,11 +102,12 @@ function listRoute(catalogue: ModelCatalogue): RouteDefinition {
     ...common,
     method: "GET",
     path: "/v1/models",
+    operationId: "models.list",
     summary: "List models",
     query: listModelsQuery,
     responses: {
       200: {
-        description: "The matching models; in Anthropic's format with an anthropic-version header",
+        description: "The matching models; in Anthropic's format with an anthropic-version header.",
         schema: Type.Union([modelList, anthropicModelList]),
       },
     },
@@ -126,9 +130,10 @@ function countRoute(catalogue: ModelCatalogue): RouteDefinition {
     ...common,
     method: "GET",
     path: "/v1/models/count",
+    operationId: "models.count",
     summary: "Count models",
     query: countModelsQuery,
-    responses: { 200: { description: "The number of matching models", schema: modelCount } },
+    responses: { 200: { description: "The number of matching models.", schema: modelCount } },
     async handle(context) {
       const models = await filtered(catalogue, context, context.query);
       return jsonResponse({ data: { count: models.length } });
@@ -188,9 +193,10 @@ function searchRoute(catalogue: ModelCatalogue): RouteDefinition {
     ...common,
     method: "GET",
     path: "/v1/models/search",
+    operationId: "models.search",
     summary: "Search models by name, provider and description",
     query: searchModelsQuery,
-    responses: { 200: { description: "Models, best match first", schema: foundModels } },
+    responses: { 200: { description: "Models, best match first.", schema: foundModels } },
     async handle(context) {
       const query = context.query;
       const { models, total } = await catalogue.search(organizationOf(context), {
@@ -209,11 +215,12 @@ function compareRoute(catalogue: ModelCatalogue): RouteDefinition {
     ...common,
     method: "GET",
     path: "/v1/models/compare",
+    operationId: "models.compare",
     summary: "Compare models",
     query: compareModelsQuery,
     responses: {
-      200: { description: "Each model once, in the order of the request", schema: comparison },
-      404: { description: "There is no such model" },
+      200: { description: "Each model once, in the order of the request.", schema: comparison },
+      404: { description: "There is no such model." },
     },
     async handle(context) {
       const names = comparedNames(context.query.models);

@@ -8,9 +8,9 @@ export const MAX_COMPARED = 20;
 const MAX_LISTED = 1_000;
 
 const filter = (description: string) =>
-  Type.Optional(Type.String({ minLength: 1, description: `${description}; exact match` }));
+  Type.Optional(Type.String({ minLength: 1, description: `${description}; exact match.` }));
 const active = Type.Optional(
-  Type.Boolean({ default: true, description: "false: models that are not available" }),
+  Type.Boolean({ default: true, description: "false: models that are not available." }),
 );
 
 const filters = {
@@ -23,7 +23,7 @@ const cursor = (position: "after" | "before") =>
   Type.Optional(
     Type.String({
       minLength: 1,
-      description: `With an anthropic-version header: models ${position} this one`,
+      description: `With an anthropic-version header: models ${position} this one.`,
     }),
   );
 
@@ -34,7 +34,7 @@ export const listModelsQuery = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: MAX_LISTED,
-        description: `Maximum number of models. Default: all, or ${ANTHROPIC_PAGE} with an anthropic-version header`,
+        description: `Maximum number of models. Default: all, or ${ANTHROPIC_PAGE} with an anthropic-version header.`,
       }),
     ),
     offset: Type.Optional(Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER })),
@@ -50,7 +50,7 @@ export const searchModelsQuery = Type.Object(
   {
     q: Type.Optional(
       Type.String({
-        description: "Words or beginnings of words, all of which must match; empty: all models",
+        description: "Words or beginnings of words, all of which must match; empty: all models.",
       }),
     ),
     provider: filter("Provider"),
@@ -63,7 +63,7 @@ export const searchModelsQuery = Type.Object(
 export const compareModelsQuery = Type.Object(
   {
     models: Type.String({
-      description: `1 to ${MAX_COMPARED} model ids, separated by commas`,
+      description: `1 to ${MAX_COMPARED} model ids, separated by commas.`,
     }),
   },
   { additionalProperties: false },
@@ -73,13 +73,13 @@ const shared = {
   id: Type.String(),
   provider: Type.String(),
   context_length: Type.Integer(),
-  input_cost_per_token: Type.Number({ description: "USD" }),
-  output_cost_per_token: Type.Number({ description: "USD" }),
+  input_cost_per_token: Type.Number({ description: "USD." }),
+  output_cost_per_token: Type.Number({ description: "USD." }),
   capabilities: Type.Array(Type.String()),
 };
 
 const pricing = Type.Record(Type.String(), Type.String(), {
-  description: "USD per unit of each kind, as plain decimals",
+  description: "USD per unit of each kind, as plain decimals.",
 });
 const longPromptPricing = Type.Optional(
   Type.Object(
@@ -92,7 +92,7 @@ const longPromptPricing = Type.Optional(
     },
     {
       description:
-        "Prices of all tokens if the prompt has more than above_tokens tokens; absent if they do not differ",
+        "Prices of all tokens if the prompt has more than above_tokens tokens; absent if they do not differ.",
     },
   ),
 );
@@ -102,7 +102,7 @@ const openRouterFields = {
   canonical_slug: Type.String(),
   hugging_face_id: Type.Null(),
   architecture: Type.Object({
-    modality: Type.String({ description: "For example text+image->text" }),
+    modality: Type.String({ description: "For example text+image->text." }),
     input_modalities: Type.Array(Type.String()),
     output_modalities: Type.Array(Type.String()),
     tokenizer: Type.String(),
@@ -115,7 +115,7 @@ const openRouterFields = {
   }),
   per_request_limits: Type.Null(),
   supported_parameters: Type.Array(Type.String(), {
-    description: "Fields of chat requests that at least one of its endpoints supports",
+    description: "Fields of chat requests that at least one of its endpoints supports.",
   }),
   default_parameters: Type.Null(),
   supported_voices: Type.Null(),
@@ -132,76 +132,102 @@ const modelFields = {
   long_prompt_pricing: longPromptPricing,
   is_active: Type.Boolean(),
   category: Type.String(),
-  created: Type.Integer({ description: "Unix seconds" }),
+  created: Type.Integer({ description: "Unix seconds." }),
   ...openRouterFields,
 };
 
-const model = Type.Object(modelFields);
+const model = Type.Object(modelFields, { title: "Model" });
 
-export const modelDetail = Type.Object({
-  ...modelFields,
-  canonical_id: Type.Optional(
-    Type.String({ description: "Id of the model, if this entry is one provider's endpoint of it" }),
-  ),
-  endpoints: Type.Array(
-    Type.Object({
-      provider: Type.String(),
-      model: Type.String({ description: "The provider's name of the model" }),
-      context_length: Type.Integer(),
-      max_output_tokens: Type.Integer(),
-      pricing,
-      long_prompt_pricing: longPromptPricing,
-      capabilities: Type.Array(Type.String()),
+export const modelDetail = Type.Object(
+  {
+    ...modelFields,
+    canonical_id: Type.Optional(
+      Type.String({
+        description: "Id of the model, if this entry is one provider's endpoint of it.",
+      }),
+    ),
+    endpoints: Type.Array(
+      Type.Object({
+        provider: Type.String(),
+        model: Type.String({ description: "The provider's name of the model." }),
+        context_length: Type.Integer(),
+        max_output_tokens: Type.Integer(),
+        pricing,
+        long_prompt_pricing: longPromptPricing,
+        capabilities: Type.Array(Type.String()),
+      }),
+      { description: "The providers that serve the model, in the order in which they are tried." },
+    ),
+    max_output_tokens: Type.Integer(),
+    supports_streaming: Type.Boolean(),
+    supports_function_calling: Type.Boolean(),
+    supports_vision: Type.Boolean(),
+    supports_json_mode: Type.Boolean(),
+  },
+  { title: "ModelDetails" },
+);
+
+export const modelList = Type.Object(
+  {
+    object: Type.Literal("list"),
+    data: Type.Array(model),
+    links: Type.Object({ next: nullable(Type.String({ description: "Path of the next page." })) }),
+    total_count: Type.Integer({
+      description: "Number of all matching models, including those on other pages.",
     }),
-    { description: "The providers that serve the model, in the order in which they are tried" },
-  ),
-  max_output_tokens: Type.Integer(),
-  supports_streaming: Type.Boolean(),
-  supports_function_calling: Type.Boolean(),
-  supports_vision: Type.Boolean(),
-  supports_json_mode: Type.Boolean(),
-});
+  },
+  { title: "ModelList" },
+);
 
-export const modelList = Type.Object({
-  object: Type.Literal("list"),
-  data: Type.Array(model),
-  links: Type.Object({ next: nullable(Type.String({ description: "Path of the next page" })) }),
-  total_count: Type.Integer({
-    description: "Number of all matching models, including those on other pages",
-  }),
-});
+export const anthropicModelSchema = Type.Object(
+  {
+    type: Type.Literal("model"),
+    id: Type.String(),
+    display_name: Type.String(),
+    created_at: Type.String({ description: "RFC 3339; 1970 if unknown." }),
+    lifecycle: Type.Union([Type.Literal("active"), Type.Literal("retired")]),
+    max_input_tokens: Type.Integer(),
+    max_tokens: Type.Integer({ description: "Maximum output tokens." }),
+  },
+  { title: "AnthropicModel" },
+);
 
-export const anthropicModelSchema = Type.Object({
-  type: Type.Literal("model"),
-  id: Type.String(),
-  display_name: Type.String(),
-  created_at: Type.String({ description: "RFC 3339; 1970 if unknown" }),
-  lifecycle: Type.Union([Type.Literal("active"), Type.Literal("retired")]),
-  max_input_tokens: Type.Integer(),
-  max_tokens: Type.Integer({ description: "Maximum output tokens" }),
-});
+export const anthropicModelList = Type.Object(
+  {
+    data: Type.Array(anthropicModelSchema),
+    has_more: Type.Boolean(),
+    first_id: nullable(Type.String()),
+    last_id: nullable(Type.String()),
+  },
+  { title: "AnthropicModelList" },
+);
 
-export const anthropicModelList = Type.Object({
-  data: Type.Array(anthropicModelSchema),
-  has_more: Type.Boolean(),
-  first_id: nullable(Type.String()),
-  last_id: nullable(Type.String()),
-});
+export const modelCount = Type.Object(
+  { data: Type.Object({ count: Type.Integer() }) },
+  { title: "ModelCount" },
+);
 
-export const modelCount = Type.Object({ data: Type.Object({ count: Type.Integer() }) });
+export const foundModels = Type.Object(
+  {
+    object: Type.Literal("list"),
+    data: Type.Array(model),
+    total: Type.Integer({
+      description: "Number of all matching models, including those beyond the limit.",
+    }),
+  },
+  { title: "FoundModels" },
+);
 
-export const foundModels = Type.Object({
-  object: Type.Literal("list"),
-  data: Type.Array(model),
-  total: Type.Integer({
-    description: "Number of all matching models, including those beyond the limit",
-  }),
-});
+export const deletedModel = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("model"),
+    deleted: Type.Literal(true),
+  },
+  { title: "DeletedModel" },
+);
 
-export const deletedModel = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("model"),
-  deleted: Type.Literal(true),
-});
-
-export const comparison = Type.Object({ models: Type.Array(Type.Object(shared)) });
+export const comparison = Type.Object(
+  { models: Type.Array(Type.Object(shared)) },
+  { title: "ModelComparison" },
+);

@@ -24,8 +24,9 @@ const parameters = Type.Object(
     Object.entries(chatCompletionBody.properties).filter(([field]) => !NOT_PARAMETERS.has(field)),
   ),
   {
+    title: "ChatParameters",
     additionalProperties: false,
-    description: "Fields of chat completions; fields of the request take precedence",
+    description: "Fields of chat completions; fields of the request take precedence.",
   },
 );
 
@@ -35,15 +36,18 @@ const members = {
   parameters: optional(parameters),
 };
 
-const presetShape = Type.Object({
-  id: Type.String(),
-  name: Type.String(),
-  model: nullable(Type.String()),
-  system: nullable(Type.String()),
-  parameters: Type.Object({}),
-  created_at: Type.String({ description: "ISO 8601" }),
-  updated_at: Type.String({ description: "ISO 8601" }),
-});
+const presetShape = Type.Object(
+  {
+    id: Type.String(),
+    name: Type.String(),
+    model: nullable(Type.String()),
+    system: nullable(Type.String()),
+    parameters: Type.Object({}),
+    created_at: Type.String({ description: "ISO 8601." }),
+    updated_at: Type.String({ description: "ISO 8601." }),
+  },
+  { title: "Preset" },
+);
 
 type PresetBody = Partial<Record<keyof Preset, unknown>>;
 

@@ -40,22 +40,28 @@ const newConversation = Type.Object(
 const changedConversation = Type.Object({ metadata }, strict);
 const newItems = Type.Object({ items }, strict);
 const includeQuery = Type.Object({ include, "include[]": include }, strict);
-const conversation = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("conversation"),
-  created_at: Type.Integer(),
-  metadata,
-});
-const deletedConversation = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("conversation.deleted"),
-  deleted: Type.Literal(true),
-});
+const conversation = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("conversation"),
+    created_at: Type.Integer(),
+    metadata,
+  },
+  { title: "Conversation" },
+);
+const deletedConversation = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("conversation.deleted"),
+    deleted: Type.Literal(true),
+  },
+  { title: "DeletedConversation" },
+);
 
 const shown = ({ id, createdAt, metadata: stored }: ConversationRecord): Response =>
   jsonResponse({ id, object: "conversation", created_at: createdAt, metadata: stored });
-const FOUND = { 200: { description: "The conversation", schema: conversation } };
-const LISTED = { 200: { description: "The items", schema: itemList } };
+const FOUND = { 200: { description: "The conversation.", schema: conversation } };
+const LISTED = { 200: { description: "The items.", schema: itemList } };
 
 /** Returns the routes of conversations, which responses continue. */
 export function conversationRoutes(
@@ -67,7 +73,9 @@ export function conversationRoutes(
   const common = { tag, access };
   return [
     route({
-      ...{ ...common, method: "POST", path, summary: "Create a conversation" },
+      ...{ ...common, method: "POST", path },
+      operationId: "conversations.create",
+      summary: "Create a conversation",
       body: newConversation,
       responses: FOUND,
       async handle(context) {
@@ -77,7 +85,9 @@ export function conversationRoutes(
       },
     }),
     {
-      ...{ ...common, method: "GET", path: conversationPath, summary: "Retrieve a conversation" },
+      ...{ ...common, method: "GET", path: conversationPath },
+      operationId: "conversations.retrieve",
+      summary: "Retrieve a conversation",
       responses: FOUND,
       handle: async (context) => shown(await conversations.find(ownerOf(context), idOf(context))),
     },
@@ -86,6 +96,7 @@ export function conversationRoutes(
         ...common,
         method: "POST",
         path: conversationPath,
+        operationId: "conversations.update",
         summary: "Set the metadata of a conversation",
       },
       body: changedConversation,
@@ -96,9 +107,11 @@ export function conversationRoutes(
       },
     }),
     {
-      ...{ ...common, method: "DELETE", path: conversationPath, summary: "Delete a conversation" },
+      ...{ ...common, method: "DELETE", path: conversationPath },
+      operationId: "conversations.delete",
+      summary: "Delete a conversation",
       responses: {
-        200: { description: "The conversation was deleted", schema: deletedConversation },
+        200: { description: "The conversation was deleted.", schema: deletedConversation },
       },
       async handle(context) {
         const id = idOf(context);
@@ -108,6 +121,7 @@ export function conversationRoutes(
     },
     route({
       ...{ ...common, method: "POST", path: `${conversationPath}/items` },
+      operationId: "conversations.items.create",
       summary: "Add items to a conversation",
       query: includeQuery,
       body: newItems,
@@ -121,20 +135,24 @@ export function conversationRoutes(
     }),
     {
       ...{ ...common, method: "GET", path: `${conversationPath}/items` },
-      summary: "List the items of a conversation: those of its responses and added ones",
+      operationId: "conversations.items.list",
+      summary: "List the items of a conversation",
+      description: "Contains the items of its responses and the added items.",
       query: itemsQuery,
       responses: LISTED,
       handle: (context) => read(conversations, thread, context, pageOf(context)),
     },
     {
       ...{ ...common, method: "GET", path: `${conversationPath}/items/:item_id` },
+      operationId: "conversations.items.retrieve",
       summary: "Retrieve an item of a conversation",
       query: includeQuery,
-      responses: { 200: { description: "The item", schema: storedItem } },
+      responses: { 200: { description: "The item.", schema: storedItem } },
       handle: (context) => read(conversations, thread, context, onlyOf(context)),
     },
     {
       ...{ ...common, method: "DELETE", path: `${conversationPath}/items/:item_id` },
+      operationId: "conversations.items.delete",
       summary: "Delete an item of a conversation",
       responses: FOUND,
       async handle(context) {

@@ -18,21 +18,27 @@ export const itemsQuery = Type.Object(
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
     order: Type.Optional(Type.Enum(["asc", "desc"], { default: "desc" })),
     after: Type.Optional(
-      Type.String({ description: "Id of an item; the page begins after this item" }),
+      Type.String({ description: "Id of an item; the page begins after this item." }),
     ),
     include,
     "include[]": include,
   },
   { additionalProperties: false },
 );
-export const storedItem = Type.Object({ id: Type.String(), type: Type.String() });
-export const itemList = Type.Object({
-  object: Type.Literal("list"),
-  data: Type.Array(storedItem),
-  first_id: nullable(Type.String()),
-  last_id: nullable(Type.String()),
-  has_more: Type.Boolean(),
-});
+export const storedItem = Type.Object(
+  { id: Type.String(), type: Type.String() },
+  { title: "ConversationItem" },
+);
+export const itemList = Type.Object(
+  {
+    object: Type.Literal("list"),
+    data: Type.Array(storedItem),
+    first_id: nullable(Type.String()),
+    last_id: nullable(Type.String()),
+    has_more: Type.Boolean(),
+  },
+  { title: "ConversationItemList" },
+);
 
 /** Returns the page options of a request. */
 export function pageOf({ query }: RequestContext): PageOptions {

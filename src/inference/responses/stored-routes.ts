@@ -21,18 +21,21 @@ const getQuery = Type.Object(
       Type.Integer({
         minimum: 0,
         maximum: Number.MAX_SAFE_INTEGER,
-        description: "Sequence number of an event; the stream begins after this event",
+        description: "Sequence number of an event; the stream begins after this event.",
       }),
     ),
     include_obfuscation: Type.Optional(Type.Boolean()),
   },
   { additionalProperties: false },
 );
-const deletedResponse = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("response"),
-  deleted: Type.Literal(true),
-});
+const deletedResponse = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("response"),
+    deleted: Type.Literal(true),
+  },
+  { title: "DeletedResponse" },
+);
 
 /** Returns the routes of stored responses (spec 4.6). */
 export function storedResponseRoutes(
@@ -45,12 +48,14 @@ export function storedResponseRoutes(
       method: "GET",
       path: "/v1/responses/:id",
       tag,
-      summary: "Retrieve a stored response, or stream the events of a background response",
+      operationId: "responses.retrieve",
+      summary: "Retrieve a stored response",
+      description: "If `stream` is true, streams the events of a background response.",
       access,
       query: getQuery,
       responses: {
         200: {
-          description: "The response, or its events if stream is true",
+          description: "The response, or its events if stream is true.",
           schema: responseAnswer,
           eventSchema: responseEvent,
         },
@@ -61,10 +66,11 @@ export function storedResponseRoutes(
       method: "POST",
       path: "/v1/responses/:id/cancel",
       tag,
+      operationId: "responses.cancel",
       summary: "Cancel a background response",
       access,
       responses: {
-        200: { description: "The response in its final state", schema: responseAnswer },
+        200: { description: "The response in its final state.", schema: responseAnswer },
       },
       async handle(context) {
         const { organizationId } = context.caller.key;
@@ -84,19 +90,22 @@ export function storedResponseRoutes(
       method: "GET",
       path: "/v1/responses/:id/input_items",
       tag,
-      summary: "List the input items of a response, including those of earlier responses",
+      operationId: "responses.input_items.list",
+      summary: "List the input items of a response",
+      description: "Includes the items of the responses before it.",
       access,
       query: itemsQuery,
-      responses: { 200: { description: "A page of items", schema: itemList } },
+      responses: { 200: { description: "A page of items.", schema: itemList } },
       handle: (context) => listInput(store, thread, context),
     },
     {
       method: "DELETE",
       path: "/v1/responses/:id",
       tag,
+      operationId: "responses.delete",
       summary: "Delete a stored response",
       access,
-      responses: { 200: { description: "The response was deleted", schema: deletedResponse } },
+      responses: { 200: { description: "The response was deleted.", schema: deletedResponse } },
       async handle({ caller, params }) {
         const id = params.id!;
         const { organizationId } = caller.key;

@@ -133,7 +133,7 @@ class FileSearch implements GatewayTool {
   readonly parameters = {
     type: "object",
     properties: {
-      query: { type: "string", description: "The search text, in words that the files use" },
+      query: { type: "string", description: "The search text, in words that the files use." },
     },
     required: ["query"],
     additionalProperties: false,

@@ -63,57 +63,71 @@ const listFilesQuery = Type.Object(
 
 const linkQuery = Type.Object(
   {
-    expires: Type.Integer({ minimum: 0, description: "Unix seconds" }),
+    expires: Type.Integer({ minimum: 0, description: "Unix seconds." }),
     signature: Type.String({ pattern: "^[0-9a-f]{64}$" }),
   },
   { additionalProperties: false },
 );
 
-const fileObject = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("file"),
-  bytes: Type.Integer(),
-  filename: Type.String(),
-  purpose: Type.Enum([...purposes, ...RESULT_PURPOSES]),
-  created_at: Type.Integer({ description: "Unix seconds" }),
-  expires_at: nullable(
-    Type.Integer({ description: "Unix seconds. Null if the file is stored until it is deleted" }),
-  ),
-  status: Type.Enum(["uploaded", "processed", "error"]),
-  status_details: nullable(Type.String()),
-});
+const fileObject = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("file"),
+    bytes: Type.Integer(),
+    filename: Type.String(),
+    purpose: Type.Enum([...purposes, ...RESULT_PURPOSES]),
+    created_at: Type.Integer({ description: "Unix seconds." }),
+    expires_at: nullable(
+      Type.Integer({
+        description: "Unix seconds. Null if the file is stored until it is deleted.",
+      }),
+    ),
+    status: Type.Enum(["uploaded", "processed", "error"]),
+    status_details: nullable(Type.String()),
+  },
+  { title: "FileObject" },
+);
 
-const fileList = Type.Object({
-  object: Type.Literal("list"),
-  data: Type.Array(fileObject),
-  first_id: nullable(Type.String()),
-  last_id: nullable(Type.String()),
-  has_more: Type.Boolean(),
-});
+const fileList = Type.Object(
+  {
+    object: Type.Literal("list"),
+    data: Type.Array(fileObject),
+    first_id: nullable(Type.String()),
+    last_id: nullable(Type.String()),
+    has_more: Type.Boolean(),
+  },
+  { title: "FileList" },
+);
 
-const deletedFile = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("file"),
-  deleted: Type.Literal(true),
-});
+const deletedFile = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("file"),
+    deleted: Type.Literal(true),
+  },
+  { title: "DeletedFile" },
+);
 
-const downloadUrl = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("file.download_url"),
-  url: Type.String({ description: "Valid without an API key" }),
-  expires_at: Type.Integer({ description: "Unix seconds" }),
-});
+const downloadUrl = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("file.download_url"),
+    url: Type.String({ description: "Valid without an API key." }),
+    expires_at: Type.Integer({ description: "Unix seconds." }),
+  },
+  { title: "FileDownloadUrl" },
+);
 
 const reading: Access = { kind: "storage", scope: "files:read" };
 const writing: Access = { kind: "storage", scope: "files:write" };
 const tag = "Files";
 const DEFAULT_PAGE = 100;
 const CONTENT = {
-  200: { description: "The raw bytes, with the file's content type", contentType: "*/*" },
-  206: { description: "The requested range", contentType: "*/*" },
-  304: { description: "The caller's copy is current" },
-  412: { description: "The content does not match If-Match" },
-  416: { description: "The content has no such range" },
+  200: { description: "The raw bytes, with the file's content type.", contentType: "*/*" },
+  206: { description: "The requested range.", contentType: "*/*" },
+  304: { description: "The caller's copy is current." },
+  412: { description: "The content does not match If-Match." },
+  416: { description: "The content has no such range." },
 } as const;
 
 interface FileRouteDependencies {
@@ -147,10 +161,11 @@ function recordRoutes({
       method: "POST",
       path: "/v1/files",
       tag,
+      operationId: "files.create",
       summary: "Upload file",
       access: writing,
       form: uploadForm,
-      responses: { 200: { description: "The file", schema: fileObject } },
+      responses: { 200: { description: "The file.", schema: fileObject } },
       handle: async (context) =>
         jsonResponse(fileShape(await receiveUpload(context, uploads, receiving))),
     },
@@ -158,28 +173,31 @@ function recordRoutes({
       method: "GET",
       path: "/v1/files",
       tag,
+      operationId: "files.list",
       summary: "List files",
       access: reading,
       query: listFilesQuery,
-      responses: { 200: { description: "A page of files", schema: fileList } },
+      responses: { 200: { description: "A page of files.", schema: fileList } },
       handle: (context) => list(context, files),
     },
     {
       method: "GET",
       path: "/v1/files/:id",
       tag,
+      operationId: "files.retrieve",
       summary: "Retrieve file",
       access: reading,
-      responses: { 200: { description: "The file", schema: fileObject } },
+      responses: { 200: { description: "The file.", schema: fileObject } },
       handle: async (context) => jsonResponse(fileShape(await findFile(context, files))),
     },
     {
       method: "DELETE",
       path: "/v1/files/:id",
       tag,
+      operationId: "files.delete",
       summary: "Delete file",
       access: writing,
-      responses: { 200: { description: "The file was deleted", schema: deletedFile } },
+      responses: { 200: { description: "The file was deleted.", schema: deletedFile } },
       async handle(context) {
         await files.remove(context.caller.key.organizationId, context.params.id!);
         return jsonResponse({ id: context.params.id, object: "file", deleted: true });
@@ -194,6 +212,7 @@ function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies):
       method: "GET",
       path: "/v1/files/:id/content",
       tag,
+      operationId: "files.content.retrieve",
       summary: "Download file content",
       access: reading,
       responses: CONTENT,
@@ -203,11 +222,12 @@ function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies):
       method: "GET",
       path: "/v1/files/:id/download_url",
       tag,
+      operationId: "files.download_url.create",
       summary: "Create download URL",
       access: reading,
       responses: {
         200: {
-          description: "A URL that returns the content for one hour, without an API key",
+          description: "A URL that returns the content for one hour, without an API key.",
           schema: downloadUrl,
         },
       },
@@ -225,6 +245,7 @@ function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies):
       method: "GET",
       path: "/v1/files/:id/download",
       tag,
+      operationId: "files.download",
       summary: "Download file by signed URL",
       access: { kind: "public" },
       query: linkQuery,

@@ -34,7 +34,7 @@ const hyperparameters = Type.Object(
     n_epochs: Type.Optional(
       Type.Union([Type.Integer({ minimum: 1, maximum: MAX_EPOCHS }), auto], {
         default: "auto",
-        description: `auto means ${DEFAULT_EPOCHS}`,
+        description: `auto means ${DEFAULT_EPOCHS}.`,
       }),
     ),
     batch_size: Type.Optional(
@@ -48,7 +48,7 @@ const hyperparameters = Type.Object(
       }),
     ),
   },
-  { additionalProperties: false },
+  { title: "FineTuningHyperparameters", additionalProperties: false },
 );
 
 const createJobBody = Type.Object(
@@ -68,13 +68,13 @@ const createJobBody = Type.Object(
             ),
           ),
         },
-        { additionalProperties: false, description: "Alternative to the member hyperparameters" },
+        { additionalProperties: false, description: "Alternative to the member hyperparameters." },
       ),
     ),
     suffix: optional(
       Type.String({
         pattern: "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$",
-        description: "Part of the fine-tuned model's id: 1 to 64 letters, digits, . _ -",
+        description: "Part of the fine-tuned model's id: 1 to 64 letters, digits, . _ -.",
       }),
     ),
     seed: optional(Type.Integer({ minimum: 0, maximum: MAX_SEED })),
@@ -83,7 +83,7 @@ const createJobBody = Type.Object(
         maxProperties: MAX_METADATA,
         // The schema does not check the length of a record's key type.
         propertyNames: { minLength: 1, maxLength: 64 },
-        description: "Stored with the job",
+        description: "Stored with the job.",
       }),
     ),
   },
@@ -105,7 +105,7 @@ const page = {
     Type.String({
       minLength: 1,
       maxLength: MAX_NAME_CHARACTERS,
-      description: "Id of the last entry of the previous page",
+      description: "Id of the last entry of the previous page.",
     }),
   ),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
@@ -113,68 +113,80 @@ const page = {
 
 const pageQuery = Type.Object(page, { additionalProperties: false });
 
-const unixSeconds = Type.Integer({ description: "Unix seconds" });
+const unixSeconds = Type.Integer({ description: "Unix seconds." });
 
-const job = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("fine_tuning.job"),
-  model: Type.String({ description: "Base model" }),
-  created_at: unixSeconds,
-  finished_at: nullable(unixSeconds),
-  status: Type.Enum([...JOB_STATUSES]),
-  training_file: Type.String(),
-  validation_file: nullable(Type.String()),
-  hyperparameters: Type.Object({
-    n_epochs: Type.Integer(),
-    batch_size: Type.Union([Type.Integer(), auto]),
-    learning_rate_multiplier: Type.Union([Type.Number(), auto]),
-  }),
-  fine_tuned_model: nullable(
-    Type.String({
-      description: "Id of the tuned model for chat completions, set when the job has succeeded",
+const job = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("fine_tuning.job"),
+    model: Type.String({ description: "Base model." }),
+    created_at: unixSeconds,
+    finished_at: nullable(unixSeconds),
+    status: Type.Enum([...JOB_STATUSES]),
+    training_file: Type.String(),
+    validation_file: nullable(Type.String()),
+    hyperparameters: Type.Object({
+      n_epochs: Type.Integer(),
+      batch_size: Type.Union([Type.Integer(), auto]),
+      learning_rate_multiplier: Type.Union([Type.Number(), auto]),
     }),
-  ),
-  estimated_finish: nullable(unixSeconds),
-  error: nullable(
-    Type.Object({
-      code: Type.String(),
-      message: Type.String(),
-      param: nullable(Type.String()),
-    }),
-  ),
-  trained_tokens: nullable(Type.Integer({ description: "Billed tokens of all epochs" })),
-  organization_id: Type.String(),
-  result_files: Type.Array(Type.String()),
-  seed: Type.Integer(),
-  suffix: nullable(Type.String()),
-  metadata: nullable(Type.Record(Type.String(), Type.String())),
-});
+    fine_tuned_model: nullable(
+      Type.String({
+        description: "Id of the tuned model for chat completions, set when the job has succeeded.",
+      }),
+    ),
+    estimated_finish: nullable(unixSeconds),
+    error: nullable(
+      Type.Object({
+        code: Type.String(),
+        message: Type.String(),
+        param: nullable(Type.String()),
+      }),
+    ),
+    trained_tokens: nullable(Type.Integer({ description: "Billed tokens of all epochs." })),
+    organization_id: Type.String(),
+    result_files: Type.Array(Type.String()),
+    seed: Type.Integer(),
+    suffix: nullable(Type.String()),
+    metadata: nullable(Type.Record(Type.String(), Type.String())),
+  },
+  { title: "FineTuningJob" },
+);
 
-const jobList = Type.Object({
-  object: Type.Literal("list"),
-  data: Type.Array(job),
-  has_more: Type.Boolean(),
-});
+const jobList = Type.Object(
+  {
+    object: Type.Literal("list"),
+    data: Type.Array(job),
+    has_more: Type.Boolean(),
+  },
+  { title: "FineTuningJobList" },
+);
 
-const jobEvent = Type.Object({
-  object: Type.Literal("fine_tuning.job.event"),
-  id: Type.String(),
-  created_at: unixSeconds,
-  level: Type.Enum(["info", "warn", "error"]),
-  message: Type.String(),
-  type: Type.Enum(["message", "metrics"]),
-  data: Type.Record(Type.String(), Type.Unknown()),
-});
+const jobEvent = Type.Object(
+  {
+    object: Type.Literal("fine_tuning.job.event"),
+    id: Type.String(),
+    created_at: unixSeconds,
+    level: Type.Enum(["info", "warn", "error"]),
+    message: Type.String(),
+    type: Type.Enum(["message", "metrics"]),
+    data: Type.Record(Type.String(), Type.Unknown()),
+  },
+  { title: "FineTuningJobEvent" },
+);
 
-const eventList = Type.Object({
-  object: Type.Literal("list"),
-  data: Type.Array(jobEvent),
-  has_more: Type.Boolean(),
-});
+const eventList = Type.Object(
+  {
+    object: Type.Literal("list"),
+    data: Type.Array(jobEvent),
+    has_more: Type.Boolean(),
+  },
+  { title: "FineTuningJobEventList" },
+);
 
 const access: Access = { kind: "model", scope: "fine_tuning" };
 const tag = "Fine-tuning";
-const NOT_FOUND = { description: "There is no such job" } as const;
+const NOT_FOUND = { description: "There is no such job." } as const;
 
 type Setting = number | "auto";
 
@@ -205,10 +217,11 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
       method: "GET",
       path: "/v1/fine_tuning/jobs",
       tag,
+      operationId: "fine_tuning.jobs.list",
       summary: "List fine-tuning jobs",
       access,
       query: pageQuery,
-      responses: { 200: { description: "A page of jobs, newest first", schema: jobList } },
+      responses: { 200: { description: "A page of jobs, newest first.", schema: jobList } },
       async handle(context) {
         const { jobs, hasMore } = await fineTuning.list(organizationOf(context), pageOf(context));
         return jsonResponse({ object: "list", data: jobs.map(jobShape), has_more: hasMore });
@@ -218,9 +231,10 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
       method: "GET",
       path: "/v1/fine_tuning/jobs/:id",
       tag,
+      operationId: "fine_tuning.jobs.retrieve",
       summary: "Retrieve fine-tuning job",
       access,
-      responses: { 200: { description: "The job", schema: job }, 404: NOT_FOUND },
+      responses: { 200: { description: "The job.", schema: job }, 404: NOT_FOUND },
       async handle(context) {
         const job = await fineTuning.find(organizationOf(context), context.params.id!);
         return jsonResponse(jobShape(job));
@@ -231,12 +245,13 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
       method: "POST",
       path: "/v1/fine_tuning/jobs/:id/cancel",
       tag,
+      operationId: "fine_tuning.jobs.cancel",
       summary: "Cancel fine-tuning job",
       access,
       responses: {
-        200: { description: "The cancelled job. Nothing is charged", schema: job },
+        200: { description: "The cancelled job. Nothing is charged.", schema: job },
         404: NOT_FOUND,
-        409: { description: "The job has ended" },
+        409: { description: "The job has ended." },
       },
       async handle(context) {
         const job = await fineTuning.cancel(organizationOf(context), context.params.id!);
@@ -251,12 +266,13 @@ function createRoute(fineTuning: FineTuning): RouteDefinition {
     method: "POST",
     path: "/v1/fine_tuning/jobs",
     tag,
+    operationId: "fine_tuning.jobs.create",
     summary: "Create fine-tuning job",
     access,
     body: createJobBody,
     responses: {
-      200: { description: "The queued job. Its maximum cost is held until it ends", schema: job },
-      400: { description: "A file or the model cannot be used for fine-tuning" },
+      200: { description: "The queued job. Its maximum cost is held until it ends.", schema: job },
+      400: { description: "A file or the model cannot be used for fine-tuning." },
     },
     async handle(context) {
       const request = requestOf(context.body);
@@ -274,13 +290,14 @@ function eventsRoute(fineTuning: FineTuning): RouteDefinition {
     method: "GET",
     path: "/v1/fine_tuning/jobs/:id/events",
     tag,
+    operationId: "fine_tuning.jobs.events.list",
     summary: "List fine-tuning events",
     access,
     query: pageQuery,
     responses: {
       200: {
         description:
-          "Events, newest first. With Accept: text/event-stream, a stream of events, oldest first, from the first or after Last-Event-ID until [DONE]",
+          "Events, newest first. With Accept: text/event-stream, a stream of events, oldest first, from the first or after Last-Event-ID until [DONE].",
         schema: eventList,
       },
       404: NOT_FOUND,

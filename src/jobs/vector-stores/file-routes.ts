@@ -32,9 +32,9 @@ const BATCHES = "/v1/vector_stores/:id/file_batches";
 /** Chunks in one page of a file's content. */
 const CONTENT_PAGE = 100;
 
-const file = { description: "The file in the vector store", schema: storeFileObject };
-const batch = { description: "The batch", schema: batchObject };
-const page = { description: "A page of files", schema: storeFileList };
+const file = { description: "The file in the vector store.", schema: storeFileObject };
+const batch = { description: "The batch.", schema: batchObject };
+const page = { description: "A page of files.", schema: storeFileList };
 
 /** Returns the routes of files in a vector store, single and in batches. */
 export function fileRoutes(stores: VectorStores): RouteDefinition[] {
@@ -47,6 +47,7 @@ function listRoutes(stores: VectorStores): RouteDefinition[] {
       method: "POST",
       path: FILES,
       tag,
+      operationId: "vector_stores.files.create",
       summary: "Add file to vector store",
       access: writing,
       body: addFileBody,
@@ -60,6 +61,7 @@ function listRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path: FILES,
       tag,
+      operationId: "vector_stores.files.list",
       summary: "List vector store files",
       access: reading,
       query: storeFilesQuery,
@@ -98,6 +100,7 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path,
       tag,
+      operationId: "vector_stores.files.retrieve",
       summary: "Retrieve vector store file",
       access: reading,
       responses: { 200: file },
@@ -108,6 +111,7 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       method: "POST",
       path,
       tag,
+      operationId: "vector_stores.files.update",
       summary: "Update file attributes",
       access: writing,
       body: attributesBody,
@@ -123,11 +127,12 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       method: "DELETE",
       path,
       tag,
+      operationId: "vector_stores.files.delete",
       summary: "Remove file from vector store",
       access: writing,
       responses: {
         200: {
-          description: "The file was removed from the vector store. The file itself still exists",
+          description: "The file was removed from the vector store. The file itself still exists.",
           schema: deletedStoreFile,
         },
       },
@@ -144,10 +149,11 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path: `${path}/content`,
       tag,
+      operationId: "vector_stores.files.content.list",
       summary: "Retrieve file content",
       access: reading,
       query: contentQuery,
-      responses: { 200: { description: "A page of the indexed chunks", schema: contentPage } },
+      responses: { 200: { description: "A page of the indexed chunks.", schema: contentPage } },
       handle: (context) => content(context, stores),
     },
   ];
@@ -185,6 +191,7 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       method: "POST",
       path: BATCHES,
       tag,
+      operationId: "vector_stores.file_batches.create",
       summary: "Create file batch",
       access: writing,
       body: addBatchBody,
@@ -198,6 +205,7 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path: `${BATCHES}/:batch`,
       tag,
+      operationId: "vector_stores.file_batches.retrieve",
       summary: "Retrieve file batch",
       access: reading,
       responses: { 200: batch },
@@ -208,10 +216,11 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       method: "POST",
       path: `${BATCHES}/:batch/cancel`,
       tag,
+      operationId: "vector_stores.file_batches.cancel",
       summary: "Cancel file batch",
       access: writing,
       responses: {
-        200: { ...batch, description: "The batch. It indexes no further files" },
+        200: { ...batch, description: "The batch. It indexes no further files." },
       },
       handle: ({ caller, params }) =>
         batchResponse(stores.cancelBatch(caller.key.organizationId, params.id!, params.batch!)),
@@ -220,6 +229,7 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path: `${BATCHES}/:batch/files`,
       tag,
+      operationId: "vector_stores.file_batches.files.list",
       summary: "List files of a batch",
       access: reading,
       query: storeFilesQuery,

@@ -30,12 +30,13 @@ export function vectorStoreRoutes(stores: VectorStores): RouteDefinition[] {
 }
 
 function storeRoutes(stores: VectorStores): RouteDefinition[] {
-  const store = { description: "The vector store", schema: storeObject };
+  const store = { description: "The vector store.", schema: storeObject };
   return [
     route({
       method: "POST",
       path: STORES,
       tag,
+      operationId: "vector_stores.create",
       summary: "Create vector store",
       access: writing,
       body: createStoreBody,
@@ -46,10 +47,11 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path: STORES,
       tag,
+      operationId: "vector_stores.list",
       summary: "List vector stores",
       access: reading,
       query: storesQuery,
-      responses: { 200: { description: "A page of vector stores", schema: storeList } },
+      responses: { 200: { description: "A page of vector stores.", schema: storeList } },
       handle: async ({ caller, query }) =>
         jsonResponse(
           listShape(await stores.list(caller.key.organizationId, pageOf(query)), storeShape),
@@ -59,6 +61,7 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       method: "GET",
       path: `${STORES}/:id`,
       tag,
+      operationId: "vector_stores.retrieve",
       summary: "Retrieve vector store",
       access: reading,
       responses: { 200: store },
@@ -69,6 +72,7 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       method: "POST",
       path: `${STORES}/:id`,
       tag,
+      operationId: "vector_stores.update",
       summary: "Update vector store",
       access: writing,
       body: updateStoreBody,
@@ -79,11 +83,12 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       method: "DELETE",
       path: `${STORES}/:id`,
       tag,
+      operationId: "vector_stores.delete",
       summary: "Delete vector store",
       access: writing,
       responses: {
         200: {
-          description: "The vector store was deleted. Its files still exist",
+          description: "The vector store was deleted. Its files still exist.",
           schema: deletedStore,
         },
       },
@@ -127,10 +132,11 @@ function searchRoute(stores: VectorStores): RouteDefinition {
     method: "POST",
     path: `${STORES}/:id/search`,
     tag,
+    operationId: "vector_stores.search",
     summary: "Search vector store",
     access: reading,
     body: searchBody,
-    responses: { 200: { description: "The passages, best first", schema: searchPage } },
+    responses: { 200: { description: "The passages, best first.", schema: searchPage } },
     async handle(context) {
       const { query, max_num_results, filters, ranking_options } = context.body;
       const queries = typeof query === "string" ? [query] : query;

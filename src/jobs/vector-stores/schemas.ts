@@ -29,7 +29,7 @@ const chunkingStrategy = Type.Union(
             chunk_overlap_tokens: Type.Integer({
               minimum: 0,
               maximum: 2_048,
-              description: "At most half of max_chunk_size_tokens",
+              description: "At most half of max_chunk_size_tokens.",
             }),
           },
           closed,
@@ -38,7 +38,10 @@ const chunkingStrategy = Type.Union(
       closed,
     ),
   ],
-  { description: "auto: chunks of at most 800 tokens, which overlap by 400" },
+  {
+    title: "ChunkingStrategy",
+    description: "auto: chunks of at most 800 tokens, which overlap by 400.",
+  },
 );
 
 const attributes = Type.Record(
@@ -47,7 +50,7 @@ const attributes = Type.Record(
   {
     maxProperties: 16,
     propertyNames: { minLength: 1, maxLength: 64 },
-    description: "Values that search filters can use",
+    description: "Values that search filters can use.",
   },
 );
 
@@ -61,7 +64,7 @@ const expiresAfter = Type.Object(
     anchor: Type.Literal("last_active_at"),
     days: Type.Integer({ minimum: 1, maximum: 365 }),
   },
-  closed,
+  { ...closed, title: "VectorStoreExpiration" },
 );
 
 const name = Type.String({ maxLength: MAX_NAME_CHARACTERS });
@@ -90,7 +93,10 @@ const addedFile = Type.Object(
     attributes: optional(attributes),
     chunking_strategy: optional(chunkingStrategy),
   },
-  { ...closed, examples: [{ file_id: "file_0192f0c1", attributes: { year: 2026 } }] },
+  {
+    ...closed,
+    examples: [{ file_id: "file_0192f0c1", attributes: { year: 2026 } }],
+  },
 );
 
 export const addFileBody = addedFile;
@@ -102,7 +108,7 @@ export const addBatchBody = Type.Object(
     files: optional(
       Type.Array(addedFile, {
         maxItems: MAX_FILES_OF_BATCH,
-        description: "Alternative to file_ids, with attributes and chunking for each file",
+        description: "Alternative to file_ids, with attributes and chunking for each file.",
       }),
     ),
     attributes: optional(attributes),
@@ -124,7 +130,7 @@ export const searchBody = Type.Object(
         { type: Type.String() },
         {
           description:
-            "{type: eq|ne|gt|gte|lt|lte|in|nin, key, value}, or {type: and|or, filters}, at most 8 levels deep",
+            "{type: eq|ne|gt|gte|lt|lte|in|nin, key, value}, or {type: and|or, filters}, at most 8 levels deep.",
         },
       ),
     ),
@@ -136,7 +142,7 @@ export const searchBody = Type.Object(
           hybrid_search: optional(
             Type.Object(
               { embedding_weight: weight, text_weight: weight },
-              { ...closed, description: "Weights of the two rankings. 0 disables a ranking" },
+              { ...closed, description: "Weights of the two rankings. 0 disables a ranking." },
             ),
           ),
         },
@@ -144,7 +150,9 @@ export const searchBody = Type.Object(
       ),
     ),
     rewrite_query: optional(
-      Type.Boolean({ description: "Accepted, but has no effect: the query is searched unchanged" }),
+      Type.Boolean({
+        description: "Accepted, but has no effect: the query is searched unchanged.",
+      }),
     ),
   },
   { ...closed, examples: [{ query: "How many days of leave do I have?", max_num_results: 5 }] },
@@ -172,111 +180,138 @@ export const contentQuery = Type.Object(
       Type.Integer({
         minimum: 0,
         maximum: MAX_POSITION,
-        description: "The next_page value of the previous page",
+        description: "The next_page value of the previous page.",
       }),
     ),
   },
   closed,
 );
 
-const unixSeconds = Type.Integer({ description: "Unix seconds" });
-const fileCounts = Type.Object({
-  in_progress: Type.Integer(),
-  completed: Type.Integer(),
-  failed: Type.Integer(),
-  cancelled: Type.Integer(),
-  total: Type.Integer(),
-});
+const unixSeconds = Type.Integer({ description: "Unix seconds." });
+const fileCounts = Type.Object(
+  {
+    in_progress: Type.Integer(),
+    completed: Type.Integer(),
+    failed: Type.Integer(),
+    cancelled: Type.Integer(),
+    total: Type.Integer(),
+  },
+  { title: "VectorStoreFileCounts" },
+);
 
-export const storeObject = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("vector_store"),
-  created_at: unixSeconds,
-  name: nullable(Type.String()),
-  description: nullable(Type.String()),
-  usage_bytes: Type.Integer({ description: "Bytes of the texts of all chunks" }),
-  file_counts: fileCounts,
-  status: Type.Enum(["expired", "in_progress", "completed"]),
-  expires_after: nullable(expiresAfter),
-  expires_at: nullable(unixSeconds),
-  last_active_at: unixSeconds,
-  metadata: nullable(metadata),
-});
+export const storeObject = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("vector_store"),
+    created_at: unixSeconds,
+    name: nullable(Type.String()),
+    description: nullable(Type.String()),
+    usage_bytes: Type.Integer({ description: "Bytes of the texts of all chunks." }),
+    file_counts: fileCounts,
+    status: Type.Enum(["expired", "in_progress", "completed"]),
+    expires_after: nullable(expiresAfter),
+    expires_at: nullable(unixSeconds),
+    last_active_at: unixSeconds,
+    metadata: nullable(metadata),
+  },
+  { title: "VectorStore" },
+);
 
-export const storeFileObject = Type.Object({
-  id: Type.String({ description: "Id of the file" }),
-  object: Type.Literal("vector_store.file"),
-  usage_bytes: Type.Integer(),
-  created_at: unixSeconds,
-  vector_store_id: Type.String(),
-  status: Type.Enum([...STORE_FILE_STATUSES]),
-  last_error: nullable(
-    Type.Object({
-      code: Type.Enum(["server_error", "unsupported_file", "invalid_file"]),
-      message: Type.String(),
-    }),
-  ),
-  chunking_strategy: chunkingStrategy,
-  attributes,
-  embedding_model: nullable(
-    Type.String({ description: "Null if searches find the file only by its words" }),
-  ),
-});
+export const storeFileObject = Type.Object(
+  {
+    id: Type.String({ description: "Id of the file." }),
+    object: Type.Literal("vector_store.file"),
+    usage_bytes: Type.Integer(),
+    created_at: unixSeconds,
+    vector_store_id: Type.String(),
+    status: Type.Enum([...STORE_FILE_STATUSES]),
+    last_error: nullable(
+      Type.Object({
+        code: Type.Enum(["server_error", "unsupported_file", "invalid_file"]),
+        message: Type.String(),
+      }),
+    ),
+    chunking_strategy: chunkingStrategy,
+    attributes,
+    embedding_model: nullable(
+      Type.String({ description: "Null if searches find the file only by its words." }),
+    ),
+  },
+  { title: "VectorStoreFile" },
+);
 
-export const batchObject = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("vector_store.files_batch"),
-  created_at: unixSeconds,
-  vector_store_id: Type.String(),
-  status: Type.Enum(["in_progress", "completed", "cancelled"]),
-  file_counts: fileCounts,
-});
+export const batchObject = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("vector_store.files_batch"),
+    created_at: unixSeconds,
+    vector_store_id: Type.String(),
+    status: Type.Enum(["in_progress", "completed", "cancelled"]),
+    file_counts: fileCounts,
+  },
+  { title: "VectorStoreFileBatch" },
+);
 
-const list = <Item extends Parameters<typeof Type.Array>[0]>(item: Item) =>
-  Type.Object({
-    object: Type.Literal("list"),
-    data: Type.Array(item),
-    first_id: nullable(Type.String()),
-    last_id: nullable(Type.String()),
-    has_more: Type.Boolean(),
-  });
+const list = <Item extends Parameters<typeof Type.Array>[0]>(item: Item, title: string) =>
+  Type.Object(
+    {
+      object: Type.Literal("list"),
+      data: Type.Array(item),
+      first_id: nullable(Type.String()),
+      last_id: nullable(Type.String()),
+      has_more: Type.Boolean(),
+    },
+    { title },
+  );
 
-export const storeList = list(storeObject);
-export const storeFileList = list(storeFileObject);
+export const storeList = list(storeObject, "VectorStoreList");
+export const storeFileList = list(storeFileObject, "VectorStoreFileList");
 
 const content = Type.Object({ type: Type.Literal("text"), text: Type.String() });
 
-export const contentPage = Type.Object({
-  object: Type.Literal("vector_store.file_content.page"),
-  data: Type.Array(content, { description: "The chunks, which can overlap" }),
-  has_more: Type.Boolean(),
-  next_page: nullable(Type.String()),
-});
+export const contentPage = Type.Object(
+  {
+    object: Type.Literal("vector_store.file_content.page"),
+    data: Type.Array(content, { description: "The chunks, which can overlap." }),
+    has_more: Type.Boolean(),
+    next_page: nullable(Type.String()),
+  },
+  { title: "VectorStoreFileContent" },
+);
 
-export const searchPage = Type.Object({
-  object: Type.Literal("vector_store.search_results.page"),
-  search_query: Type.Array(Type.String()),
-  data: Type.Array(
-    Type.Object({
-      file_id: Type.String(),
-      filename: Type.String(),
-      score: Type.Number({ description: "From 0 to 1. 1 means first in every ranking" }),
-      attributes,
-      content: Type.Array(content),
-    }),
-  ),
-  has_more: Type.Boolean(),
-  next_page: Type.Null(),
-});
+export const searchPage = Type.Object(
+  {
+    object: Type.Literal("vector_store.search_results.page"),
+    search_query: Type.Array(Type.String()),
+    data: Type.Array(
+      Type.Object({
+        file_id: Type.String(),
+        filename: Type.String(),
+        score: Type.Number({ description: "From 0 to 1. 1 means first in every ranking." }),
+        attributes,
+        content: Type.Array(content),
+      }),
+    ),
+    has_more: Type.Boolean(),
+    next_page: Type.Null(),
+  },
+  { title: "VectorStoreSearchResults" },
+);
 
-export const deletedStore = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("vector_store.deleted"),
-  deleted: Type.Literal(true),
-});
+export const deletedStore = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("vector_store.deleted"),
+    deleted: Type.Literal(true),
+  },
+  { title: "DeletedVectorStore" },
+);
 
-export const deletedStoreFile = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("vector_store.file.deleted"),
-  deleted: Type.Literal(true),
-});
+export const deletedStoreFile = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("vector_store.file.deleted"),
+    deleted: Type.Literal(true),
+  },
+  { title: "DeletedVectorStoreFile" },
+);

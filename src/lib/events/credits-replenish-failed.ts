@@ -12,7 +12,7 @@ export const creditsReplenishFailed = defineEvent({
       amount_usd: Type.Number(),
       declines: Type.Integer(),
       reason: Type.String({
-        description: "Reason of the last decline, such as insufficient_funds",
+        description: "Reason of the last decline, such as insufficient_funds.",
       }),
     },
     { additionalProperties: false },

@@ -3,6 +3,7 @@ import { completionCommand } from "./completion/command.ts";
 import { backupCommands } from "./nouns/backup.ts";
 import { creditCommands } from "./nouns/credits.ts";
 import { doctorCommands } from "./nouns/doctor.ts";
+import { importCommands } from "./nouns/import.ts";
 import { keyCommands } from "./nouns/keys.ts";
 import { masterKeyCommands, migrateCommands } from "./nouns/maintenance.ts";
 import { modelCommands } from "./nouns/models.ts";
@@ -16,6 +17,7 @@ const OPERATOR_COMMANDS: readonly Command[] = [
   ...migrateCommands,
   ...backupCommands,
   ...modelCommands,
+  ...importCommands,
   ...doctorCommands,
 ];
 

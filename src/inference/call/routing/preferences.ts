@@ -6,7 +6,8 @@ const optional = <Schema extends Parameters<typeof Type.Union>[0][number]>(schem
 
 const names = (description: string) =>
   optional(Type.Array(Type.String({ minLength: 1 }), { description }));
-const usd = (unit: string) => optional(Type.Number({ minimum: 0, description: `USD per ${unit}` }));
+const usd = (unit: string) =>
+  optional(Type.Number({ minimum: 0, description: `USD per ${unit}.` }));
 
 const maxPrice = Type.Object({
   prompt: usd("million tokens"),
@@ -16,35 +17,38 @@ const maxPrice = Type.Object({
 });
 
 /** The schema of routing preferences (spec 4.5, `provider`), with OpenRouter's names. */
-export const providerPreferences = Type.Object({
-  order: names("Providers to try first, in this order"),
-  only: names("Only these providers are tried"),
-  ignore: names("These providers are not tried"),
-  allow_fallbacks: optional(
-    Type.Boolean({
-      description:
-        "If false, only the providers of `order` are tried, or only the first endpoint if `order` is absent",
-    }),
-  ),
-  require_parameters: optional(
-    Type.Boolean({
-      description: "Reject the request if a field would be dropped for every provider",
-    }),
-  ),
-  sort: optional(
-    Type.Enum(["price", "throughput", "latency"], {
-      description:
-        "Order of the endpoints, best first. Throughput and latency are those that this instance has measured",
-    }),
-  ),
-  max_price: optional(maxPrice),
-  data_collection: optional(
-    Type.Enum(["allow", "deny"], {
-      description:
-        "deny: only providers that collect no data according to the operator's configuration",
-    }),
-  ),
-});
+export const providerPreferences = Type.Object(
+  {
+    order: names("Providers to try first, in this order"),
+    only: names("Only these providers are tried"),
+    ignore: names("These providers are not tried"),
+    allow_fallbacks: optional(
+      Type.Boolean({
+        description:
+          "If false, only the providers of `order` are tried, or only the first endpoint if `order` is absent.",
+      }),
+    ),
+    require_parameters: optional(
+      Type.Boolean({
+        description: "Reject the request if a field would be dropped for every provider.",
+      }),
+    ),
+    sort: optional(
+      Type.Enum(["price", "throughput", "latency"], {
+        description:
+          "Order of the endpoints, best first. Throughput and latency are those that this instance has measured.",
+      }),
+    ),
+    max_price: optional(maxPrice),
+    data_collection: optional(
+      Type.Enum(["allow", "deny"], {
+        description:
+          "deny: only providers that collect no data according to the operator's configuration.",
+      }),
+    ),
+  },
+  { title: "ProviderPreferences" },
+);
 
 export type ProviderPreferences = Static<typeof providerPreferences>;
 

@@ -402,6 +402,7 @@ export function chatRoute(
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/chat/completions",
     tag: "Chat",
+    operationId: "chat.completions.create",
     summary: "Create chat completion",
     access: { kind: "model", scope: "chat:completions" },
     body: chatCompletionBody,
@@ -413,7 +414,7 @@ export function chatRoute(
     },
     responses: {
       200: {
-        description: "A chat completion, or a stream of chunks if `stream` is true",
+        description: "A chat completion, or a stream of chunks if `stream` is true.",
         schema: chatCompletion,
         eventSchema: chatCompletionChunk,
       },

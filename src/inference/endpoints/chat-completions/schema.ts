@@ -17,82 +17,97 @@ export const REASONING_EFFORTS = [
 
 const contentPart = Type.Object({ type: Type.String() });
 
-const toolCall = Type.Object({
-  id: Type.Optional(Type.String()),
-  type: Type.Optional(Type.String()),
-  function: Type.Optional(Type.Object({ name: Type.String(), arguments: Type.String() })),
-  custom: Type.Optional(Type.Object({ name: Type.String(), input: Type.String() })),
-});
+const toolCall = Type.Object(
+  {
+    id: Type.Optional(Type.String()),
+    type: Type.Optional(Type.String()),
+    function: Type.Optional(Type.Object({ name: Type.String(), arguments: Type.String() })),
+    custom: Type.Optional(Type.Object({ name: Type.String(), input: Type.String() })),
+  },
+  { title: "ChatToolCall" },
+);
 
-const message = Type.Object({
-  role: Type.Enum(["system", "developer", "user", "assistant", "tool", "function"]),
-  content: Type.Optional(
-    Type.Union([Type.String(), Type.Array(contentPart, { minItems: 1 }), Type.Null()]),
-  ),
-  name: optional(Type.String()),
-  tool_calls: optional(Type.Array(toolCall)),
-  tool_call_id: optional(Type.String()),
-  reasoning_details: optional(
-    Type.Array(Type.Object({ type: Type.String() }), {
-      description:
-        "The details of an earlier answer, unchanged, so that the model continues its reasoning",
-    }),
-  ),
-});
+const message = Type.Object(
+  {
+    role: Type.Enum(["system", "developer", "user", "assistant", "tool", "function"]),
+    content: Type.Optional(
+      Type.Union([Type.String(), Type.Array(contentPart, { minItems: 1 }), Type.Null()]),
+    ),
+    name: optional(Type.String()),
+    tool_calls: optional(Type.Array(toolCall)),
+    tool_call_id: optional(Type.String()),
+    reasoning_details: optional(
+      Type.Array(Type.Object({ type: Type.String() }), {
+        description:
+          "The details of an earlier answer, unchanged, so that the model continues its reasoning.",
+      }),
+    ),
+  },
+  { title: "ChatMessage" },
+);
 
-const tool = Type.Object({
-  type: Type.String(),
-  function: Type.Optional(
-    Type.Object({
-      name: Type.String({ minLength: 1 }),
-      description: optional(Type.String()),
-      parameters: optional(Type.Object({})),
-      strict: optional(Type.Boolean()),
-    }),
-  ),
-  custom: Type.Optional(
-    Type.Object(
-      {
+const tool = Type.Object(
+  {
+    type: Type.String(),
+    function: Type.Optional(
+      Type.Object({
         name: Type.String({ minLength: 1 }),
         description: optional(Type.String()),
-        format: optional(
-          Type.Union([
-            Type.Object({ type: Type.Literal("text") }),
-            Type.Object({
-              type: Type.Literal("grammar"),
-              grammar: Type.Object({
-                syntax: Type.Enum(["lark", "regex"]),
-                definition: Type.String(),
-              }),
-            }),
-          ]),
-        ),
-      },
-      {
-        description:
-          "A tool with plain text input. Models without custom tools receive a function instead",
-      },
+        parameters: optional(Type.Object({})),
+        strict: optional(Type.Boolean()),
+      }),
     ),
-  ),
-});
+    custom: Type.Optional(
+      Type.Object(
+        {
+          name: Type.String({ minLength: 1 }),
+          description: optional(Type.String()),
+          format: optional(
+            Type.Union([
+              Type.Object({ type: Type.Literal("text") }),
+              Type.Object({
+                type: Type.Literal("grammar"),
+                grammar: Type.Object({
+                  syntax: Type.Enum(["lark", "regex"]),
+                  definition: Type.String(),
+                }),
+              }),
+            ]),
+          ),
+        },
+        {
+          description:
+            "A tool with plain text input. Models without custom tools receive a function instead.",
+        },
+      ),
+    ),
+  },
+  { title: "ChatTool" },
+);
 
-const toolChoice = Type.Union([
-  Type.Enum(["none", "auto", "required"]),
-  Type.Object({ type: Type.Literal("function"), function: Type.Object({ name: Type.String() }) }),
-  Type.Object({ type: Type.Literal("custom"), custom: Type.Object({ name: Type.String() }) }),
-  Type.Object({
-    type: Type.Literal("allowed_tools"),
-    allowed_tools: Type.Object({
-      mode: Type.Enum(["auto", "required"]),
-      tools: Type.Array(Type.Object({ type: Type.String() }), { minItems: 1 }),
+const toolChoice = Type.Union(
+  [
+    Type.Enum(["none", "auto", "required"]),
+    Type.Object({ type: Type.Literal("function"), function: Type.Object({ name: Type.String() }) }),
+    Type.Object({ type: Type.Literal("custom"), custom: Type.Object({ name: Type.String() }) }),
+    Type.Object({
+      type: Type.Literal("allowed_tools"),
+      allowed_tools: Type.Object({
+        mode: Type.Enum(["auto", "required"]),
+        tools: Type.Array(Type.Object({ type: Type.String() }), { minItems: 1 }),
+      }),
     }),
-  }),
-]);
+  ],
+  { title: "ChatToolChoice" },
+);
 
-const responseFormat = Type.Union([
-  Type.Object({ type: Type.Enum(["text", "json_object"]) }),
-  Type.Object({ type: Type.Literal("json_schema"), json_schema: Type.Object({}) }),
-]);
+const responseFormat = Type.Union(
+  [
+    Type.Object({ type: Type.Enum(["text", "json_object"]) }),
+    Type.Object({ type: Type.Literal("json_schema"), json_schema: Type.Object({}) }),
+  ],
+  { title: "ChatResponseFormat" },
+);
 
 const number = (minimum: number, maximum: number) => optional(Type.Number({ minimum, maximum }));
 const integer = (minimum: number, maximum: number) => optional(Type.Integer({ minimum, maximum }));
@@ -101,7 +116,7 @@ const integer = (minimum: number, maximum: number) => optional(Type.Integer({ mi
 export const chatCompletionBody = Type.Object(
   {
     model: optional(
-      Type.String({ description: "Required if `models` is not given, and ignored otherwise" }),
+      Type.String({ description: "Required if `models` is not given, and ignored otherwise." }),
     ),
     messages: Type.Array(message, { minItems: 1 }),
     stream: optional(Type.Boolean()),
@@ -137,7 +152,7 @@ export const chatCompletionBody = Type.Object(
     ),
     include_reasoning: optional(Type.Boolean()),
     interleaved_thinking: optional(
-      Type.Boolean({ description: "Lets the model think between tool calls" }),
+      Type.Boolean({ description: "Lets the model think between tool calls." }),
     ),
     modalities: optional(Type.Array(Type.Enum(["text", "image", "audio"]), { minItems: 1 })),
     image_config: optional(Type.Object({})),
@@ -146,14 +161,14 @@ export const chatCompletionBody = Type.Object(
     usage: optional(
       Type.Object(
         { include: optional(Type.Boolean()) },
-        { description: "Requests the usage of a stream, as in OpenRouter's API" },
+        { description: "Requests the usage of a stream, as in OpenRouter's API." },
       ),
     ),
     models: optional(
       Type.Array(Type.String({ minLength: 1 }), {
         minItems: 1,
         maxItems: MAX_FALLBACK_MODELS,
-        description: "Models to try in order, each if the previous one fails. Replaces `model`",
+        description: "Models to try in order, each if the previous one fails. Replaces `model`.",
       }),
     ),
     provider: optional(providerPreferences),
@@ -161,7 +176,7 @@ export const chatCompletionBody = Type.Object(
       Type.Array(Type.Object({ id: Type.String() }), {
         maxItems: MAX_PLUGINS,
         description:
-          '`{"id": "web"}` searches the web for the last message of the user before the model answers',
+          '`{"id": "web"}` searches the web for the last message of the user before the model answers.',
       }),
     ),
     web_search_options: optional(
@@ -169,14 +184,14 @@ export const chatCompletionBody = Type.Object(
         {},
         {
           description:
-            "Passed to models that search the web themselves. For other models it works like the plugin",
+            "Passed to models that search the web themselves. For other models it works like the plugin.",
         },
       ),
     ),
     cache_control: optional(
       Type.Object(
         { type: Type.Literal("ephemeral"), ttl: optional(Type.Enum(["5m", "1h"])) },
-        { description: "Makes the provider cache the prompt. The gateway sets the breakpoints" },
+        { description: "Makes the provider cache the prompt. The gateway sets the breakpoints." },
       ),
     ),
     preset: optional(Type.String()),
@@ -185,20 +200,20 @@ export const chatCompletionBody = Type.Object(
     session_id: optional(Type.String({ maxLength: 256 })),
     route_explain: optional(
       Type.Boolean({
-        description: "Adds the response header X-Gateway-Route-Explain, which describes the route",
+        description: "Adds the response header X-Gateway-Route-Explain, which describes the route.",
       }),
     ),
     transforms: optional(
       Type.Array(Type.String(), {
         maxItems: MAX_TRANSFORMS,
-        description: '"middle-out": a prompt that is too long for the model is cut in its middle',
+        description: '"middle-out": a prompt that is too long for the model is cut in its middle.',
       }),
     ),
     route: optional(
       Type.String({
         maxLength: 64,
         description:
-          '"fallback", which is the behaviour of `models` in any case. Other values are rejected',
+          '"fallback", which is the behaviour of `models` in any case. Other values are rejected.',
       }),
     ),
     metadata: optional(
@@ -206,7 +221,7 @@ export const chatCompletionBody = Type.Object(
         {},
         {
           description:
-            "Stored with the charge: at most 16 pairs, with keys of at most 64 characters and values of at most 512, not counting `tags` and `idempotency_key`. `idempotency_key` works like the header",
+            "Stored with the charge: at most 16 pairs, with keys of at most 64 characters and values of at most 512, not counting `tags` and `idempotency_key`. `idempotency_key` works like the header.",
         },
       ),
     ),
@@ -217,7 +232,7 @@ export const chatCompletionBody = Type.Object(
         {},
         {
           description:
-            "Any object, even an empty one, adds user, session, tags, wait, route and guardrail matches to the gateway's log line of this request. `echo_upstream_body: true` also returns the provider's request body, if the operator allows it",
+            "Any object, even an empty one, adds user, session, tags, wait, route and guardrail matches to the gateway's log line of this request. `echo_upstream_body: true` also returns the provider's request body, if the operator allows it.",
         },
       ),
     ),
@@ -234,31 +249,40 @@ export const chatCompletionBody = Type.Object(
   },
 );
 
-const answeredCall = Type.Union([
-  Type.Object({
-    id: Type.String(),
-    type: Type.Literal("function"),
-    function: Type.Object({ name: Type.String(), arguments: Type.String() }),
-  }),
-  Type.Object({
-    id: Type.String(),
-    type: Type.Literal("custom"),
-    custom: Type.Object({ name: Type.String(), input: Type.String() }),
-  }),
-]);
+const answeredCall = Type.Union(
+  [
+    Type.Object({
+      id: Type.String(),
+      type: Type.Literal("function"),
+      function: Type.Object({ name: Type.String(), arguments: Type.String() }),
+    }),
+    Type.Object({
+      id: Type.String(),
+      type: Type.Literal("custom"),
+      custom: Type.Object({ name: Type.String(), input: Type.String() }),
+    }),
+  ],
+  { title: "ChatCompletionToolCall" },
+);
 
 /** The usage of an answer. A stream has it in the last chunk, and only with `include_usage` or `usage.include`. */
-const usage = Type.Object({
-  prompt_tokens: Type.Integer(),
-  completion_tokens: Type.Integer(),
-  total_tokens: Type.Integer(),
-  cost: Type.Number({ description: "USD" }),
-});
+const usage = Type.Object(
+  {
+    prompt_tokens: Type.Integer(),
+    completion_tokens: Type.Integer(),
+    total_tokens: Type.Integer(),
+    cost: Type.Number({ description: "USD." }),
+  },
+  { title: "ChatCompletionUsage" },
+);
 
 /** OpenRouter's forms of reasoning.text, reasoning.summary and reasoning.encrypted. */
 const reasoningDetails = Type.Array(
   Type.Object({ type: Type.String(), format: Type.Optional(Type.String()) }),
-  { description: "Send these back unchanged in the assistant's message" },
+  {
+    title: "ReasoningDetails",
+    description: "Send these back unchanged in the assistant's message.",
+  },
 );
 
 const finishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
@@ -269,6 +293,7 @@ const images = Type.Array(
     type: Type.Literal("image_url"),
     image_url: Type.Object({ url: Type.String() }),
   }),
+  { title: "ChatCompletionImages" },
 );
 
 /** Sources of the answer. Indices count characters of the content. */
@@ -283,13 +308,14 @@ const annotations = Type.Array(
       end_index: Type.Integer(),
     }),
   }),
+  { title: "UrlCitations" },
 );
 
 /** The echo of the provider's request body. A stream has it in the first chunk. */
 const debug = Type.Optional(
   Type.Object({
     echo_upstream_body: Type.Unknown({
-      description: "The provider's JSON, or its beginning as text",
+      description: "The provider's JSON, or its beginning as text.",
     }),
     is_truncated: Type.Optional(Type.Literal(true)),
   }),
@@ -318,7 +344,7 @@ export const chatCompletion = Type.Object(
         healed: Type.Optional(
           Type.Boolean({
             description:
-              "Set by the plugin response-healing if the text was not valid JSON. True if the plugin repaired it",
+              "Set by the plugin response-healing if the text was not valid JSON. True if the plugin repaired it.",
           }),
         ),
       }),
@@ -327,6 +353,7 @@ export const chatCompletion = Type.Object(
     debug,
   },
   {
+    title: "ChatCompletion",
     examples: [
       {
         id: "chatcmpl-01a1fa3e313d71be83c131876b002a5c",
@@ -349,7 +376,7 @@ export const chatCompletion = Type.Object(
 /** A chunk of the stream (spec 6.2). Each frame is `data: ` and a chunk, until `data: [DONE]`. */
 export const chatCompletionChunk = Type.Object(
   {
-    id: Type.String({ description: "Identical in all chunks of a request" }),
+    id: Type.String({ description: "Identical in all chunks of a request." }),
     object: Type.Literal("chat.completion.chunk"),
     created: Type.Integer(),
     model: Type.String(),
@@ -372,14 +399,14 @@ export const chatCompletionChunk = Type.Object(
                   Type.Object({
                     name: Type.Optional(Type.String()),
                     arguments: Type.Optional(
-                      Type.String({ description: "A part of the arguments" }),
+                      Type.String({ description: "A part of the arguments." }),
                     ),
                   }),
                 ),
                 custom: Type.Optional(
                   Type.Object({
                     name: Type.Optional(Type.String()),
-                    input: Type.Optional(Type.String({ description: "A part of the input" })),
+                    input: Type.Optional(Type.String({ description: "A part of the input." })),
                   }),
                 ),
               }),
@@ -388,12 +415,13 @@ export const chatCompletionChunk = Type.Object(
         }),
         finish_reason: Type.Union([finishReason, Type.Null()]),
       }),
-      { description: "Empty in the chunk that contains the usage" },
+      { description: "Empty in the chunk that contains the usage." },
     ),
     usage: Type.Optional(usage),
     debug,
   },
   {
+    title: "ChatCompletionChunk",
     description: "Each frame is `data: ` and a chunk. The last frame is `data: [DONE]`.",
     examples: [
       {

@@ -48,25 +48,28 @@ export const embeddingsBody = Type.Object(
 );
 
 /** A list of embeddings (spec 2.6). */
-export const embeddingList = Type.Object({
-  object: Type.Literal("list"),
-  data: Type.Array(
-    Type.Object({
-      object: Type.Literal("embedding"),
-      index: Type.Integer(),
-      embedding: Type.Union([
-        Type.Array(Type.Number()),
-        Type.String({ description: "Little-endian float32 in base64" }),
-      ]),
+export const embeddingList = Type.Object(
+  {
+    object: Type.Literal("list"),
+    data: Type.Array(
+      Type.Object({
+        object: Type.Literal("embedding"),
+        index: Type.Integer(),
+        embedding: Type.Union([
+          Type.Array(Type.Number()),
+          Type.String({ description: "Little-endian float32 in base64." }),
+        ]),
+      }),
+    ),
+    model: Type.String(),
+    usage: Type.Object({
+      prompt_tokens: Type.Integer(),
+      total_tokens: Type.Integer(),
+      cost: Type.Number(),
     }),
-  ),
-  model: Type.String(),
-  usage: Type.Object({
-    prompt_tokens: Type.Integer(),
-    total_tokens: Type.Integer(),
-    cost: Type.Number(),
-  }),
-});
+  },
+  { title: "EmbeddingList" },
+);
 
 type Input = string | readonly number[];
 
@@ -89,12 +92,13 @@ export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefini
   return jsonRoute(dependencies, embeddingsEndpoint, {
     path: "/v1/embeddings",
     tag: "Embeddings",
+    operationId: "embeddings.create",
     summary: "Create embeddings",
     access: { kind: "model", scope: "embeddings" },
     body: embeddingsBody,
     responses: {
-      200: { description: "An embedding for each input", schema: embeddingList },
-      413: { description: "An input is longer than the model accepts" },
+      200: { description: "An embedding for each input.", schema: embeddingList },
+      413: { description: "An input is longer than the model accepts." },
     },
   });
 }

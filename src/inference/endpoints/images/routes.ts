@@ -36,7 +36,7 @@ const access = { kind: "model", scope: "images" } as const;
 const tag = "Images";
 const streamed = {
   200: {
-    description: "The images, or a stream of images if `stream` is true",
+    description: "The images, or a stream of images if `stream` is true.",
     schema: imagesAnswer,
     eventSchema: imageEvent,
   },
@@ -56,6 +56,7 @@ export function imageRoutes(
     paidRoute(callOf("generate", generations), {
       path: generations,
       tag,
+      operationId: "images.generations.create",
       summary: "Create images",
       access,
       body: generationBody,
@@ -66,6 +67,7 @@ export function imageRoutes(
     paidRoute(callOf("edit", edits), {
       path: edits,
       tag,
+      operationId: "images.edits.create",
       summary: "Edit images",
       access,
       modelForm: { fields: editFields, files: { image, mask } },
@@ -75,11 +77,12 @@ export function imageRoutes(
     paidRoute(callOf("vary", variations), {
       path: variations,
       tag,
+      operationId: "images.variations.create",
       summary: "Create image variations",
       access,
       modelForm: { fields: variationFields, files: { image: { ...image, maxFiles: 1 } } },
       allowsUnknownFields: true,
-      responses: { 200: { description: "The images", schema: imagesAnswer } },
+      responses: { 200: { description: "The images.", schema: imagesAnswer } },
     }),
   ];
 }

@@ -14,7 +14,7 @@ const text = Type.String({ minLength: 1 });
 const prompt = Type.String({
   minLength: 1,
   maxLength: MAX_PROMPT_CHARACTERS,
-  description: "The maximum length depends on the model: 1,000 to 32,000 characters",
+  description: "The maximum length depends on the model: 1,000 to 32,000 characters.",
 });
 
 /** Fields of all image requests. */
@@ -24,13 +24,13 @@ const common = {
   size: optional(
     Type.String({
       pattern: "^(?:auto|[1-9][0-9]{1,4}x[1-9][0-9]{1,4})$",
-      description: "Width and height in pixels, such as 1024x1024, or auto",
+      description: "Width and height in pixels, such as 1024x1024, or auto.",
     }),
   ),
   response_format: optional(
     Type.Enum(["url", "b64_json"], {
       description:
-        "Default: url, or both for GPT Image models. Links are valid for one hour. A stream contains b64_json",
+        "Default: url, or both for GPT Image models. Links are valid for one hour. A stream contains b64_json.",
     }),
   ),
   user: optional(Type.String({ maxLength: 512 })),
@@ -58,7 +58,7 @@ const prompted = {
   aspect_ratio: optional(
     Type.String({
       pattern: "^(?:auto|[1-9][0-9]{0,2}:[1-9][0-9]{0,2})$",
-      description: "For example 1:1, 16:9 or 4:3",
+      description: "For example 1:1, 16:9 or 4:3.",
     }),
   ),
 };
@@ -69,7 +69,7 @@ export const generationBody = Type.Object(
     ...prompted,
     style: optional(
       Type.Enum(["vivid", "natural"], {
-        description: "The default is vivid. Ignored for models without styles",
+        description: "The default is vivid. Ignored for models without styles.",
       }),
     ),
     moderation: optional(Type.Enum(["low", "auto"])),
@@ -119,17 +119,20 @@ export const CALL_FIELDS: ReadonlySet<string> = new Set([
   "partial_images",
 ]);
 
-const usage = Type.Object({
-  input_tokens: Type.Integer(),
-  output_tokens: Type.Integer(),
-  total_tokens: Type.Integer(),
-  input_tokens_details: Type.Object({
-    text_tokens: Type.Integer(),
-    image_tokens: Type.Integer(),
-  }),
-  images: Type.Integer({ description: "Number of generated images" }),
-  cost: Type.Number({ description: "USD" }),
-});
+const usage = Type.Object(
+  {
+    input_tokens: Type.Integer(),
+    output_tokens: Type.Integer(),
+    total_tokens: Type.Integer(),
+    input_tokens_details: Type.Object({
+      text_tokens: Type.Integer(),
+      image_tokens: Type.Integer(),
+    }),
+    images: Type.Integer({ description: "Number of generated images." }),
+    cost: Type.Number({ description: "USD." }),
+  },
+  { title: "ImageUsage" },
+);
 
 /** Facts about the images, as far as the provider states them. */
 const facts = {
@@ -140,30 +143,36 @@ const facts = {
 };
 
 /** The images of an answer (spec 2.7). */
-export const imagesAnswer = Type.Object({
-  created: Type.Integer({ description: "Unix seconds" }),
-  data: Type.Array(
-    Type.Object({
-      url: Type.Optional(Type.String({ description: "Valid for one hour, without an API key" })),
-      b64_json: Type.Optional(Type.String()),
-      revised_prompt: Type.Optional(Type.String()),
-    }),
-  ),
-  ...facts,
-  usage,
-});
+export const imagesAnswer = Type.Object(
+  {
+    created: Type.Integer({ description: "Unix seconds." }),
+    data: Type.Array(
+      Type.Object({
+        url: Type.Optional(Type.String({ description: "Valid for one hour, without an API key." })),
+        b64_json: Type.Optional(Type.String()),
+        revised_prompt: Type.Optional(Type.String()),
+      }),
+    ),
+    ...facts,
+    usage,
+  },
+  { title: "Images" },
+);
 
 /** An event of a stream. */
-export const imageEvent = Type.Object({
-  type: Type.Enum([
-    "image_generation.partial_image",
-    "image_generation.completed",
-    "image_edit.partial_image",
-    "image_edit.completed",
-  ]),
-  b64_json: Type.String(),
-  created_at: Type.Integer({ description: "Unix seconds" }),
-  ...facts,
-  partial_image_index: Type.Optional(Type.Integer()),
-  usage: Type.Optional(usage),
-});
+export const imageEvent = Type.Object(
+  {
+    type: Type.Enum([
+      "image_generation.partial_image",
+      "image_generation.completed",
+      "image_edit.partial_image",
+      "image_edit.completed",
+    ]),
+    b64_json: Type.String(),
+    created_at: Type.Integer({ description: "Unix seconds." }),
+    ...facts,
+    partial_image_index: Type.Optional(Type.Integer()),
+    usage: Type.Optional(usage),
+  },
+  { title: "ImageEvent" },
+);

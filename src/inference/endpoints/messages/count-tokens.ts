@@ -28,6 +28,7 @@ export function countTokensRoute(
     method: "POST",
     path: "/v1/messages/count_tokens",
     tag: "Messages",
+    operationId: "messages.count_tokens",
     summary: "Count message tokens",
     access: { kind: "model", scope: "chat:completions" },
     wire: anthropicWire,
@@ -39,7 +40,7 @@ export function countTokensRoute(
     responses: {
       200: {
         description:
-          "The token count: Anthropic's own for its models, and an estimate for others. Free of charge",
+          "The token count: Anthropic's own for its models, and an estimate for others. Free of charge.",
         schema: tokenCount,
       },
     },

@@ -281,6 +281,7 @@ export function messagesRoute(
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/messages",
     tag: "Messages",
+    operationId: "messages.create",
     summary: "Create message",
     access: { kind: "model", scope: "chat:completions" },
     wire: anthropicWire,
@@ -291,7 +292,7 @@ export function messagesRoute(
       readLongMessages(longBodies, "messages", bytes, owner, signal),
     responses: {
       200: {
-        description: "A message, or a stream of events if `stream` is true",
+        description: "A message, or a stream of events if `stream` is true.",
         schema: messageAnswer,
         eventSchema: messageEvent,
       },

@@ -8,23 +8,29 @@ const MAX_STOP_SEQUENCES = 16;
 
 const block = Type.Object({ type: Type.String() });
 
-const message = Type.Object({
-  role: Type.Enum(["user", "assistant", "system"]),
-  content: Type.Union([Type.String(), Type.Array(block)]),
-});
+const message = Type.Object(
+  {
+    role: Type.Enum(["user", "assistant", "system"]),
+    content: Type.Union([Type.String(), Type.Array(block)]),
+  },
+  { title: "InputMessage" },
+);
 
 const systemBlock = Type.Object({ type: Type.Literal("text"), text: Type.String() });
 
-const tool = Type.Object({
-  type: optional(Type.String()),
-  name: Type.Optional(Type.String({ minLength: 1 })),
-  description: optional(Type.String()),
-  input_schema: Type.Optional(Type.Object({})),
-});
+const tool = Type.Object(
+  {
+    type: optional(Type.String()),
+    name: Type.Optional(Type.String({ minLength: 1 })),
+    description: optional(Type.String()),
+    input_schema: Type.Optional(Type.Object({})),
+  },
+  { title: "MessageTool" },
+);
 
 const toolChoice = Type.Object({
   type: Type.Enum(["auto", "any", "tool", "none"]),
-  name: Type.Optional(Type.String({ description: "The name of the tool, with type tool" })),
+  name: Type.Optional(Type.String({ description: "The name of the tool, with type tool." })),
   disable_parallel_tool_use: optional(Type.Boolean()),
 });
 
@@ -36,7 +42,7 @@ const thinking = Type.Object({
 /** Fields of both endpoints. */
 const promptFields = {
   model: optional(
-    Type.String({ description: "Required if `models` is not given, and ignored otherwise" }),
+    Type.String({ description: "Required if `models` is not given, and ignored otherwise." }),
   ),
   messages: Type.Array(message, { minItems: 1 }),
   system: optional(Type.Union([Type.String(), Type.Array(systemBlock)])),
@@ -57,7 +63,7 @@ const promptFields = {
     Type.Array(Type.String({ minLength: 1 }), {
       minItems: 1,
       maxItems: MAX_FALLBACK_MODELS,
-      description: "Models to try in order, each if the previous one fails. Replaces `model`",
+      description: "Models to try in order, each if the previous one fails. Replaces `model`.",
     }),
   ),
   provider: optional(providerPreferences),
@@ -78,20 +84,20 @@ export const messagesBody = Type.Object(
     metadata: optional(
       Type.Object(
         { user_id: optional(Type.String({ maxLength: 512 })) },
-        { description: "Stored with the charge. `idempotency_key` works like the header" },
+        { description: "Stored with the charge. `idempotency_key` works like the header." },
       ),
     ),
     thread: Type.Optional(
       Type.Unknown({
         description:
-          "Not supported. Any value except null is a 400 with `error.details.error_code` `thread_unsupported_request`: send the full conversation",
+          "Not supported. Any value except null is a 400 with `error.details.error_code` `thread_unsupported_request`: send the full conversation.",
       }),
     ),
     session_id: optional(Type.String({ maxLength: 256 })),
     trace: optional(Type.Object({})),
     route_explain: optional(
       Type.Boolean({
-        description: "Adds the response header X-Gateway-Route-Explain, which describes the route",
+        description: "Adds the response header X-Gateway-Route-Explain, which describes the route.",
       }),
     ),
   },
@@ -114,32 +120,44 @@ export const countBody = Type.Object(promptFields, {
 /** The query `?beta=true`, which Anthropic's clients add to the address. */
 export const messagesQuery = Type.Object({ beta: Type.Optional(Type.Boolean()) });
 
-const usage = Type.Object({
-  input_tokens: Type.Integer({
-    description: "Input tokens neither read from a cache nor written to one",
-  }),
-  output_tokens: Type.Integer(),
-  cache_creation_input_tokens: Type.Optional(Type.Integer()),
-  cache_read_input_tokens: Type.Optional(Type.Integer()),
-  cost: Type.Number({ description: "USD" }),
-});
+const usage = Type.Object(
+  {
+    input_tokens: Type.Integer({
+      description: "Input tokens neither read from a cache nor written to one.",
+    }),
+    output_tokens: Type.Integer(),
+    cache_creation_input_tokens: Type.Optional(Type.Integer()),
+    cache_read_input_tokens: Type.Optional(Type.Integer()),
+    cost: Type.Number({ description: "USD." }),
+  },
+  { title: "MessageUsage" },
+);
 
 /** A message of Anthropic's API. */
-export const messageAnswer = Type.Object({
-  id: Type.String(),
-  type: Type.Literal("message"),
-  role: Type.Literal("assistant"),
-  model: Type.String(),
-  content: Type.Array(block),
-  stop_reason: Type.Union([Type.String(), Type.Null()]),
-  stop_sequence: Type.Union([Type.String(), Type.Null()]),
-  usage,
-});
+export const messageAnswer = Type.Object(
+  {
+    id: Type.String(),
+    type: Type.Literal("message"),
+    role: Type.Literal("assistant"),
+    model: Type.String(),
+    content: Type.Array(block),
+    stop_reason: Type.Union([Type.String(), Type.Null()]),
+    stop_sequence: Type.Union([Type.String(), Type.Null()]),
+    usage,
+  },
+  { title: "Message" },
+);
 
 /** An event of a stream. */
 export const messageEvent = Type.Object(
   { type: Type.String() },
-  { description: "Each frame is `event: ` with the type, and `data: ` with the event." },
+  {
+    title: "MessageEvent",
+    description: "Each frame is `event: ` with the type, and `data: ` with the event.",
+  },
 );
 
-export const tokenCount = Type.Object({ input_tokens: Type.Integer() });
+export const tokenCount = Type.Object(
+  { input_tokens: Type.Integer() },
+  { title: "MessageTokenCount" },
+);

@@ -26,18 +26,21 @@ import { fieldsFor, routedFields } from "../routed-fields.ts";
 const DEFAULT_MODEL = "omni-moderation-latest";
 const MAX_INPUTS = 1_024;
 
-const part = Type.Union([
-  Type.Object({ type: Type.Literal("text"), text: Type.String() }),
-  Type.Object({
-    type: Type.Literal("image_url"),
-    image_url: Type.Object({ url: Type.String({ minLength: 1 }) }),
-  }),
-]);
+const part = Type.Union(
+  [
+    Type.Object({ type: Type.Literal("text"), text: Type.String() }),
+    Type.Object({
+      type: Type.Literal("image_url"),
+      image_url: Type.Object({ url: Type.String({ minLength: 1 }) }),
+    }),
+  ],
+  { title: "ModerationPart" },
+);
 
 /** The body of POST /v1/moderations in OpenAI's form. Other fields are passed to the provider. */
 const moderationsBody = Type.Object(
   {
-    model: optional(Type.String({ description: `${DEFAULT_MODEL} if absent` })),
+    model: optional(Type.String({ description: `${DEFAULT_MODEL} if absent.` })),
     input: Type.Union(
       [
         Type.String(),
@@ -46,7 +49,7 @@ const moderationsBody = Type.Object(
       ],
       {
         description:
-          "A text, a list of texts that are classified separately, or the parts of one input",
+          "A text, a list of texts that are classified separately, or the parts of one input.",
       },
     ),
     preset: optional(Type.String()),
@@ -57,25 +60,28 @@ const moderationsBody = Type.Object(
 
 const verdicts = Type.Record(Type.String(), Type.Boolean());
 
-const moderations = Type.Object({
-  id: Type.String(),
-  model: Type.String(),
-  results: Type.Array(
-    Type.Object({
-      flagged: Type.Boolean(),
-      categories: verdicts,
-      category_scores: Type.Record(Type.String(), Type.Number()),
-      category_applied_input_types: Type.Optional(
-        Type.Record(Type.String(), Type.Array(Type.String())),
-      ),
+const moderations = Type.Object(
+  {
+    id: Type.String(),
+    model: Type.String(),
+    results: Type.Array(
+      Type.Object({
+        flagged: Type.Boolean(),
+        categories: verdicts,
+        category_scores: Type.Record(Type.String(), Type.Number()),
+        category_applied_input_types: Type.Optional(
+          Type.Record(Type.String(), Type.Array(Type.String())),
+        ),
+      }),
+    ),
+    usage: Type.Object({
+      prompt_tokens: Type.Integer(),
+      total_tokens: Type.Integer(),
+      cost: Type.Number(),
     }),
-  ),
-  usage: Type.Object({
-    prompt_tokens: Type.Integer(),
-    total_tokens: Type.Integer(),
-    cost: Type.Number(),
-  }),
-});
+  },
+  { title: "Moderation" },
+);
 
 interface ModerationsRequest extends CommonFields {
   readonly preset?: string | null;
@@ -95,12 +101,13 @@ export function moderationsRoute(dependencies: PaidCallDependencies): RouteDefin
   return jsonRoute(dependencies, moderationsEndpoint, {
     path: "/v1/moderations",
     tag: "Moderations",
+    operationId: "moderations.create",
     summary: "Create moderation",
     access: { kind: "model", scope: "chat:completions" },
     body: moderationsBody,
     responses: {
-      200: { description: "A result for each text, or one for all parts", schema: moderations },
-      413: { description: "The input is longer than the model accepts" },
+      200: { description: "A result for each text, or one for all parts.", schema: moderations },
+      413: { description: "The input is longer than the model accepts." },
     },
   });
 }

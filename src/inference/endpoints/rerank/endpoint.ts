@@ -26,10 +26,10 @@ const rerankBody = Type.Object(
     query: Type.String({ minLength: 1 }),
     documents: Type.Array(document, { minItems: 1, maxItems: MAX_DOCUMENTS }),
     top_n: optional(
-      Type.Integer({ minimum: 1, description: "Number of results to return. All if absent" }),
+      Type.Integer({ minimum: 1, description: "Number of results to return. All if absent." }),
     ),
     return_documents: optional(
-      Type.Boolean({ description: "Returns each document in its result" }),
+      Type.Boolean({ description: "Returns each document in its result." }),
     ),
     preset: optional(Type.String()),
     ...routedFields,
@@ -46,31 +46,34 @@ const rerankBody = Type.Object(
   },
 );
 
-const ranking = Type.Object({
-  id: Type.String(),
-  model: Type.String(),
-  results: Type.Array(
-    Type.Object({
-      index: Type.Integer({ description: "Index of the document, from 0" }),
-      relevance_score: Type.Number({ description: "A higher score is more relevant" }),
-      document: Type.Optional(Type.Object({ text: Type.String() })),
-    }),
-    { description: "Most relevant document first" },
-  ),
-  usage: Type.Object({
-    prompt_tokens: Type.Integer(),
-    total_tokens: Type.Integer(),
-    search_units: Type.Optional(Type.Integer()),
-    cost: Type.Number(),
-  }),
-  meta: Type.Object({
-    api_version: Type.Object({ version: Type.String() }),
-    billed_units: Type.Object({
+const ranking = Type.Object(
+  {
+    id: Type.String(),
+    model: Type.String(),
+    results: Type.Array(
+      Type.Object({
+        index: Type.Integer({ description: "Index of the document, from 0." }),
+        relevance_score: Type.Number({ description: "A higher score is more relevant." }),
+        document: Type.Optional(Type.Object({ text: Type.String() })),
+      }),
+      { description: "Most relevant document first." },
+    ),
+    usage: Type.Object({
+      prompt_tokens: Type.Integer(),
+      total_tokens: Type.Integer(),
       search_units: Type.Optional(Type.Integer()),
-      input_tokens: Type.Optional(Type.Integer()),
+      cost: Type.Number(),
     }),
-  }),
-});
+    meta: Type.Object({
+      api_version: Type.Object({ version: Type.String() }),
+      billed_units: Type.Object({
+        search_units: Type.Optional(Type.Integer()),
+        input_tokens: Type.Optional(Type.Integer()),
+      }),
+    }),
+  },
+  { title: "Ranking" },
+);
 
 type Document = string | { readonly text: string };
 
@@ -93,12 +96,13 @@ export function rerankRoute(dependencies: PaidCallDependencies): RouteDefinition
   return jsonRoute(dependencies, rerankEndpoint, {
     path: "/v1/rerank",
     tag: "Rerank",
+    operationId: "rerank.create",
     summary: "Rerank documents",
     access: { kind: "model", scope: "embeddings" },
     body: rerankBody,
     responses: {
-      200: { description: "The ranking", schema: ranking },
-      413: { description: "The query or a document is longer than the model accepts" },
+      200: { description: "The ranking.", schema: ranking },
+      413: { description: "The query or a document is longer than the model accepts." },
     },
   });
 }

@@ -82,13 +82,14 @@ export function compactRoute(
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/responses/compact",
     tag: "Responses",
+    operationId: "responses.compact",
     summary: "Compact conversation",
     access: { kind: "model", scope: "responses" },
     body: responsesBody,
     allowsUnknownFields: true,
     readLongBody: (bytes, owner, signal) =>
       readLongResponses(longBodies, bytes, owner, signal, "responses.compact"),
-    responses: { 200: { description: "The compaction", schema: compactedResponse } },
+    responses: { 200: { description: "The compaction.", schema: compactedResponse } },
   };
   return paidRoute(new PaidCall(dependencies, endpoint), description, prepare);
 }

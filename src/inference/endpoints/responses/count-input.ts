@@ -34,6 +34,7 @@ export function countInputRoute(
     method: "POST",
     path: "/v1/responses/input_tokens",
     tag: "Responses",
+    operationId: "responses.input_tokens.count",
     summary: "Count input tokens",
     access: { kind: "model", scope: "responses" },
     body: responsesBody,
@@ -41,7 +42,7 @@ export function countInputRoute(
     readLongBody: (bytes, owner, signal) => readLongResponses(longBodies, bytes, owner, signal),
     responses: {
       200: {
-        description: "The estimated number of input tokens. Free of charge",
+        description: "The estimated number of input tokens. Free of charge.",
         schema: inputTokens,
       },
     },

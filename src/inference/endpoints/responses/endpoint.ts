@@ -234,6 +234,7 @@ export function responsesRoute(
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/responses",
     tag: "Responses",
+    operationId: "responses.create",
     summary: "Create response",
     access: { kind: "model", scope: "responses" },
     body: responsesBody,
@@ -241,7 +242,7 @@ export function responsesRoute(
     readLongBody: (bytes, owner, signal) => readLongResponses(longBodies, bytes, owner, signal),
     responses: {
       200: {
-        description: "A response, or a stream of events if `stream` is true",
+        description: "A response, or a stream of events if `stream` is true.",
         schema: responseAnswer,
         eventSchema: responseEvent,
       },

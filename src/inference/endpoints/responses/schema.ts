@@ -11,39 +11,52 @@ const MAX_ID_CHARACTERS = 256;
 export const inputItem = Type.Object(
   { type: optional(Type.String()), id: optional(Type.String({ maxLength: MAX_ID_CHARACTERS })) },
   {
+    title: "ResponseInputItem",
     description:
-      "A message, function_call, function_call_output, custom_tool_call, custom_tool_call_output, reasoning, or item_reference",
+      "A message, function_call, function_call_output, custom_tool_call, custom_tool_call_output, reasoning, or item_reference.",
   },
 );
 
-const tool = Type.Object({
-  type: Type.String(),
-  name: Type.Optional(Type.String({ minLength: 1 })),
-  description: optional(Type.String()),
-  parameters: optional(Type.Object({})),
-  strict: optional(Type.Boolean()),
-  format: optional(Type.Object({ type: Type.String() })),
-});
-
-const toolChoice = Type.Union([
-  Type.Enum(["none", "auto", "required"]),
-  Type.Object({
+const tool = Type.Object(
+  {
     type: Type.String(),
-    name: Type.Optional(Type.String()),
-    mode: Type.Optional(Type.Enum(["none", "auto", "required"])),
-    tools: Type.Optional(
-      Type.Array(Type.Object({ type: Type.String(), name: Type.Optional(Type.String()) })),
-    ),
-  }),
-]);
+    name: Type.Optional(Type.String({ minLength: 1 })),
+    description: optional(Type.String()),
+    parameters: optional(Type.Object({})),
+    strict: optional(Type.Boolean()),
+    format: optional(Type.Object({ type: Type.String() })),
+  },
+  { title: "ResponseTool" },
+);
 
-const textFormat = Type.Object({
-  type: Type.Enum(["text", "json_object", "json_schema"]),
-  name: Type.Optional(Type.String()),
-  description: optional(Type.String()),
-  schema: Type.Optional(Type.Object({})),
-  strict: optional(Type.Boolean()),
-});
+const toolChoice = Type.Union(
+  [
+    Type.Enum(["none", "auto", "required"]),
+    Type.Object(
+      {
+        type: Type.String(),
+        name: Type.Optional(Type.String()),
+        mode: Type.Optional(Type.Enum(["none", "auto", "required"])),
+        tools: Type.Optional(
+          Type.Array(Type.Object({ type: Type.String(), name: Type.Optional(Type.String()) })),
+        ),
+      },
+      { title: "ResponseNamedTools" },
+    ),
+  ],
+  { title: "ResponseToolChoice" },
+);
+
+const textFormat = Type.Object(
+  {
+    type: Type.Enum(["text", "json_object", "json_schema"]),
+    name: Type.Optional(Type.String()),
+    description: optional(Type.String()),
+    schema: Type.Optional(Type.Object({})),
+    strict: optional(Type.Boolean()),
+  },
+  { title: "ResponseTextFormat" },
+);
 
 const number = (minimum: number, maximum: number) => optional(Type.Number({ minimum, maximum }));
 
@@ -51,7 +64,7 @@ const number = (minimum: number, maximum: number) => optional(Type.Number({ mini
 export const responsesBody = Type.Object(
   {
     model: optional(
-      Type.String({ description: "Required if `models` is not given, and ignored otherwise" }),
+      Type.String({ description: "Required if `models` is not given, and ignored otherwise." }),
     ),
     input: optional(Type.Union([Type.String(), Type.Array(inputItem)])),
     instructions: optional(Type.String()),
@@ -76,7 +89,7 @@ export const responsesBody = Type.Object(
       Type.Integer({
         minimum: 1,
         maximum: MAX_SAFE,
-        description: "Limit for tools that the gateway runs",
+        description: "Limit for tools that the gateway runs.",
       }),
     ),
     parallel_tool_calls: optional(Type.Boolean()),
@@ -106,7 +119,7 @@ export const responsesBody = Type.Object(
         {},
         {
           description:
-            "Stored with the charge: at most 16 pairs, with keys of at most 64 characters and values of at most 512, not counting `tags` and `idempotency_key`. `idempotency_key` works like the header",
+            "Stored with the charge: at most 16 pairs, with keys of at most 64 characters and values of at most 512, not counting `tags` and `idempotency_key`. `idempotency_key` works like the header.",
         },
       ),
     ),
@@ -114,7 +127,7 @@ export const responsesBody = Type.Object(
       Type.Array(Type.String({ minLength: 1 }), {
         minItems: 1,
         maxItems: MAX_FALLBACK_MODELS,
-        description: "Models to try in order, each if the previous one fails. Replaces `model`",
+        description: "Models to try in order, each if the previous one fails. Replaces `model`.",
       }),
     ),
     provider: optional(providerPreferences),
@@ -124,54 +137,70 @@ export const responsesBody = Type.Object(
     trace: optional(Type.Object({})),
     route_explain: optional(
       Type.Boolean({
-        description: "Adds the response header X-Gateway-Route-Explain, which describes the route",
+        description: "Adds the response header X-Gateway-Route-Explain, which describes the route.",
       }),
     ),
   },
   { examples: [{ model: "sandbox/chat", input: "Hello", max_output_tokens: 100 }] },
 );
 
-const outputItem = Type.Object({ type: Type.String(), id: Type.String() });
+const outputItem = Type.Object(
+  { type: Type.String(), id: Type.String() },
+  { title: "ResponseOutputItem" },
+);
 
-const usage = Type.Object({
-  input_tokens: Type.Integer(),
-  input_tokens_details: Type.Object({ cached_tokens: Type.Integer() }),
-  output_tokens: Type.Integer(),
-  output_tokens_details: Type.Object({ reasoning_tokens: Type.Integer() }),
-  total_tokens: Type.Integer(),
-  cost: Type.Number({ description: "USD" }),
-});
+const usage = Type.Object(
+  {
+    input_tokens: Type.Integer(),
+    input_tokens_details: Type.Object({ cached_tokens: Type.Integer() }),
+    output_tokens: Type.Integer(),
+    output_tokens_details: Type.Object({ reasoning_tokens: Type.Integer() }),
+    total_tokens: Type.Integer(),
+    cost: Type.Number({ description: "USD." }),
+  },
+  { title: "ResponseUsage" },
+);
 
 /** A response (spec 2.5). */
-export const responseAnswer = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("response"),
-  created_at: Type.Integer(),
-  completed_at: Type.Union([Type.Integer(), Type.Null()]),
-  status: Type.Enum(["completed", "incomplete", "in_progress", "failed", "cancelled", "queued"]),
-  model: Type.String(),
-  output: Type.Array(outputItem),
-  usage: Type.Union([usage, Type.Null()]),
-});
+export const responseAnswer = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("response"),
+    created_at: Type.Integer(),
+    completed_at: Type.Union([Type.Integer(), Type.Null()]),
+    status: Type.Enum(["completed", "incomplete", "in_progress", "failed", "cancelled", "queued"]),
+    model: Type.String(),
+    output: Type.Array(outputItem),
+    usage: Type.Union([usage, Type.Null()]),
+  },
+  { title: "ResponseObject" },
+);
 
 /** A compaction. */
-export const compactedResponse = Type.Object({
-  id: Type.String(),
-  object: Type.Literal("response.compaction"),
-  created_at: Type.Integer(),
-  output: Type.Array(outputItem),
-  usage,
-});
+export const compactedResponse = Type.Object(
+  {
+    id: Type.String(),
+    object: Type.Literal("response.compaction"),
+    created_at: Type.Integer(),
+    output: Type.Array(outputItem),
+    usage,
+  },
+  { title: "CompactedResponse" },
+);
 
-export const inputTokens = Type.Object({
-  object: Type.Literal("response.input_tokens"),
-  input_tokens: Type.Integer({ description: "An estimate" }),
-});
+export const inputTokens = Type.Object(
+  {
+    object: Type.Literal("response.input_tokens"),
+    input_tokens: Type.Integer({ description: "An estimate." }),
+  },
+  { title: "ResponseInputTokens" },
+);
 
 /** An event of a stream. */
 export const responseEvent = Type.Object(
   { type: Type.String(), sequence_number: Type.Integer() },
   {
+    title: "ResponseEvent",
     description:
       "Each frame is `event: ` with the type, and `data: ` with the event. The last frame is `data: [DONE]`.",
   },

@@ -58,13 +58,14 @@ export function speechRoute(dependencies: PaidCallDependencies): RouteDefinition
   return paidRoute(new PaidCall(dependencies, endpoint), {
     path: "/v1/audio/speech",
     tag: "Audio",
+    operationId: "audio.speech.create",
     summary: "Create speech",
     access: { kind: "model", scope: "audio" },
     body: speechBody,
     allowsUnknownFields: true,
     responses: {
       200: {
-        description: "The audio, or a stream of events with the audio if `stream_format` is sse",
+        description: "The audio, or a stream of events with the audio if `stream_format` is sse.",
         contentType: "audio/*",
         eventSchema: speechEvent,
       },

@@ -23,7 +23,7 @@ export const speechBody = Type.Object(
     stream: optional(
       Type.Boolean({
         description:
-          "If false, the answer is the complete audio with its length. Otherwise audio is streamed while it is generated",
+          "If false, the answer is the complete audio with its length. Otherwise audio is streamed while it is generated.",
       }),
     ),
     stream_format: optional(Type.Enum(["audio", "sse"])),
@@ -38,22 +38,25 @@ export const speechBody = Type.Object(
 );
 
 /** The events of a stream of events. */
-export const speechEvent = Type.Union([
-  Type.Object({
-    type: Type.Literal("speech.audio.delta"),
-    audio: Type.String({ description: "A piece of the audio in base64" }),
-  }),
-  Type.Object({
-    type: Type.Literal("speech.audio.done"),
-    usage: Type.Object({
-      input_tokens: Type.Integer(),
-      output_tokens: Type.Integer(),
-      total_tokens: Type.Integer(),
-      characters: Type.Integer(),
-      cost: Type.Number(),
+export const speechEvent = Type.Union(
+  [
+    Type.Object({
+      type: Type.Literal("speech.audio.delta"),
+      audio: Type.String({ description: "A piece of the audio in base64." }),
     }),
-  }),
-]);
+    Type.Object({
+      type: Type.Literal("speech.audio.done"),
+      usage: Type.Object({
+        input_tokens: Type.Integer(),
+        output_tokens: Type.Integer(),
+        total_tokens: Type.Integer(),
+        characters: Type.Integer(),
+        cost: Type.Number(),
+      }),
+    }),
+  ],
+  { title: "SpeechEvent" },
+);
 
 export interface SpeechRequest extends CommonFields {
   readonly input: string;

@@ -97,7 +97,7 @@ export function transcriptionRoutes(
     responses: {
       200: {
         description:
-          "The transcript in the requested format (JSON, plain text, SubRip or WebVTT), or a stream of events if `stream` is true",
+          "The transcript in the requested format (JSON, plain text, SubRip or WebVTT), or a stream of events if `stream` is true.",
         schema: transcriptObject,
         eventSchema: transcriptEvent,
       },
@@ -109,11 +109,13 @@ export function transcriptionRoutes(
     paidRoute(new PaidCall(dependencies, transcriptions), {
       ...describe,
       path: "/v1/audio/transcriptions",
+      operationId: "audio.transcriptions.create",
       summary: "Transcribe audio",
     }),
     paidRoute(new PaidCall(dependencies, translations), {
       ...describe,
       path: "/v1/audio/translations",
+      operationId: "audio.translations.create",
       summary: "Translate audio to English",
     }),
   ];

@@ -11,11 +11,11 @@ const word = Type.String({ minLength: 1, maxLength: 1_024 });
 /** The fields of both forms (spec 4.3, and OpenAI's description). Other fields are passed to the provider. */
 export const transcriptionFields = Type.Object({
   model: optional(Type.String()),
-  language: optional(Type.String({ maxLength: 64, description: "ISO 639-1. Detected if absent" })),
+  language: optional(Type.String({ maxLength: 64, description: "ISO 639-1. Detected if absent." })),
   prompt: optional(Type.String({ maxLength: MAX_PROMPT_CHARACTERS })),
   response_format: optional(
     Type.Enum(["json", "text", "srt", "verbose_json", "vtt", "diarized_json"], {
-      description: "Default: json. diarized_json is supported for transcriptions only",
+      description: "Default: json. diarized_json is supported for transcriptions only.",
     }),
   ),
   temperature: optional(Type.Number({ minimum: 0, maximum: 1 })),
@@ -23,10 +23,10 @@ export const transcriptionFields = Type.Object({
     Type.Array(Type.Enum(["word", "segment"]), {
       minItems: 1,
       maxItems: 2,
-      description: "Only with verbose_json",
+      description: "Only with verbose_json.",
     }),
   ),
-  stream: optional(Type.Boolean({ description: "Supported with json, text and diarized_json" })),
+  stream: optional(Type.Boolean({ description: "Supported with json, text and diarized_json." })),
   include: optional(Type.Array(Type.Enum(["logprobs"]), { maxItems: 1 })),
   chunking_strategy: optional(
     Type.Union([
@@ -48,63 +48,72 @@ export const transcriptionFields = Type.Object({
   ...routedFields,
 });
 
-const usage = Type.Union([
-  Type.Object({
-    type: Type.Literal("duration"),
-    seconds: Type.Number({ description: "Duration measured by the gateway" }),
-    cost: Type.Number(),
-  }),
-  Type.Object({
-    type: Type.Literal("tokens"),
-    input_tokens: Type.Integer(),
-    input_token_details: Type.Object({
-      text_tokens: Type.Integer(),
-      audio_tokens: Type.Integer(),
+const usage = Type.Union(
+  [
+    Type.Object({
+      type: Type.Literal("duration"),
+      seconds: Type.Number({ description: "Duration measured by the gateway." }),
+      cost: Type.Number(),
     }),
-    output_tokens: Type.Integer(),
-    total_tokens: Type.Integer(),
-    cost: Type.Number(),
-  }),
-]);
+    Type.Object({
+      type: Type.Literal("tokens"),
+      input_tokens: Type.Integer(),
+      input_token_details: Type.Object({
+        text_tokens: Type.Integer(),
+        audio_tokens: Type.Integer(),
+      }),
+      output_tokens: Type.Integer(),
+      total_tokens: Type.Integer(),
+      cost: Type.Number(),
+    }),
+  ],
+  { title: "TranscriptUsage" },
+);
 
 const timed = { start: Type.Number(), end: Type.Number() };
 
 /** A transcript (spec 2.8). The format json has only `text` and `usage`. */
-export const transcriptObject = Type.Object({
-  text: Type.String(),
-  task: Type.Optional(Type.Enum(["transcribe", "translate"])),
-  language: Type.Optional(Type.String()),
-  duration: Type.Optional(Type.Number({ description: "Seconds, measured by the gateway" })),
-  segments: Type.Optional(
-    Type.Array(
-      Type.Object({
-        id: Type.Union([
-          Type.Integer(),
-          Type.String({ description: "A string with diarized_json" }),
-        ]),
-        ...timed,
-        text: Type.String(),
-        speaker: Type.Optional(Type.String()),
-      }),
+export const transcriptObject = Type.Object(
+  {
+    text: Type.String(),
+    task: Type.Optional(Type.Enum(["transcribe", "translate"])),
+    language: Type.Optional(Type.String()),
+    duration: Type.Optional(Type.Number({ description: "Seconds, measured by the gateway." })),
+    segments: Type.Optional(
+      Type.Array(
+        Type.Object({
+          id: Type.Union([
+            Type.Integer(),
+            Type.String({ description: "A string with diarized_json." }),
+          ]),
+          ...timed,
+          text: Type.String(),
+          speaker: Type.Optional(Type.String()),
+        }),
+      ),
     ),
-  ),
-  words: Type.Optional(Type.Array(Type.Object({ word: Type.String(), ...timed }))),
-  logprobs: Type.Optional(Type.Array(Type.Unknown())),
-  usage,
-});
+    words: Type.Optional(Type.Array(Type.Object({ word: Type.String(), ...timed }))),
+    logprobs: Type.Optional(Type.Array(Type.Unknown())),
+    usage,
+  },
+  { title: "Transcript" },
+);
 
 /** The events of a stream. */
-export const transcriptEvent = Type.Union([
-  Type.Object({ type: Type.Literal("transcript.text.delta"), delta: Type.String() }),
-  Type.Object({
-    type: Type.Literal("transcript.text.segment"),
-    id: Type.String(),
-    ...timed,
-    text: Type.String(),
-    speaker: Type.String(),
-  }),
-  Type.Object({ type: Type.Literal("transcript.text.done"), text: Type.String(), usage }),
-]);
+export const transcriptEvent = Type.Union(
+  [
+    Type.Object({ type: Type.Literal("transcript.text.delta"), delta: Type.String() }),
+    Type.Object({
+      type: Type.Literal("transcript.text.segment"),
+      id: Type.String(),
+      ...timed,
+      text: Type.String(),
+      speaker: Type.String(),
+    }),
+    Type.Object({ type: Type.Literal("transcript.text.done"), text: Type.String(), usage }),
+  ],
+  { title: "TranscriptEvent" },
+);
 
 export type TranscriptFormat = "json" | "text" | "srt" | "verbose_json" | "vtt" | "diarized_json";
 
