@@ -7,7 +7,7 @@ COPY package.json bun.lock ./
 # Named in package.json as patchedDependencies, so the installation needs them.
 COPY db/patches db/patches
 RUN bun install --frozen-lockfile
-COPY CHANGELOG.md LICENSE README.md gateway.config.schema.json tsconfig.json ./
+COPY CHANGELOG.md LICENSE README.md SECURITY.md gateway.config.schema.json tsconfig.json ./
 COPY actors actors
 COPY bin bin
 COPY db db
