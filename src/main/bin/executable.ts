@@ -2,7 +2,7 @@
 import { existsSync, mkdirSync, renameSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import archivePath from "package-archive";
-import { prepareDataFolder } from "../db/embedded/folders.ts";
+import { prepareDataFolder } from "../../../db/embedded/folders.ts";
 import { runCommand } from "./run-command.ts";
 
 await runCommand({

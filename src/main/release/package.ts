@@ -4,10 +4,10 @@
  */
 import { chmod, cp, readdir, rm } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import manifest from "../package.json" with { type: "json" };
+import manifest from "../../../package.json" with { type: "json" };
 import { bundle, INSTALLED_PACKAGES, PROJECT } from "./bundle.ts";
 
-const COMMAND = "bin/model-gateway.js";
+const COMMAND = "src/main/bin/model-gateway.js";
 const FILES = ["CHANGELOG.md", "LICENSE", "README.md", "docs", "gateway.config.schema.json"];
 const NOTICES = "THIRD-PARTY-NOTICES.txt";
 
