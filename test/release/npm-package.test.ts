@@ -21,7 +21,7 @@ afterAll(() => grounds.clear());
 
 beforeAll(async () => {
   const built = join(grounds.folder, "package");
-  run([process.execPath, join(ROOT, "release", "package.ts"), built], ROOT);
+  run([process.execPath, join(ROOT, "src/main/release/package.ts"), built], ROOT);
   const packer = Bun.which("npm") === null ? [process.execPath, "pm"] : ["npm"];
   run([...packer, "pack"], built);
   const tarball = readdirSync(built).find((name) => name.endsWith(".tgz"))!;
