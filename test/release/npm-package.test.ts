@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { Glob } from "bun";
 import manifest from "../../package.json" with { type: "json" };
-import { billOfMaterials } from "../../release/sbom.ts";
+import { billOfMaterials } from "../../src/main/release/sbom.ts";
 import { exitOf, firstKeys, Grounds } from "../crash/gateway-process.ts";
 import { MASTER_KEY } from "../support/master-key.ts";
 import { FEATURE_SETTINGS, useEveryPart } from "./features.ts";
