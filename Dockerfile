@@ -7,12 +7,10 @@ COPY package.json bun.lock ./
 # Named in package.json as patchedDependencies, so the installation needs them.
 COPY db/patches db/patches
 RUN bun install --frozen-lockfile
-COPY CHANGELOG.md LICENSE README.md gateway.config.schema.json tsconfig.json ./
+COPY CHANGELOG.md LICENSE README.md SECURITY.md gateway.config.schema.json tsconfig.json ./
 COPY actors actors
-COPY bin bin
 COPY db db
 COPY docs docs
-COPY release release
 COPY src src
 RUN bun run build && cd dist/package && bun install --production --omit=optional --omit=peer
 
@@ -30,7 +28,7 @@ ENV NODE_ENV=production \
     DATA_DIR=/data \
     BUN_CONFIG_MAX_HTTP_REQUESTS=65336 \
     BUN_JSC_forceRAMSize=2600000000
-RUN mkdir /data && chown bun:bun /data && ln -s /app/bin/model-gateway.js /usr/local/bin/model-gateway
+RUN mkdir /data && chown bun:bun /data && ln -s /app/src/main/bin/model-gateway.js /usr/local/bin/model-gateway
 # The bundled programs, which run on any platform, and Pyodide.
 COPY --from=build /app/dist/package ./
 USER bun

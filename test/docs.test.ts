@@ -106,7 +106,7 @@ test("alerts and the Grafana dashboard name only metrics that the gateway has", 
 
 test("the files of deployments name only variables that the gateway reads", async () => {
   const known = new Set(CONFIG_VARIABLES.map(({ name }) => name));
-  for await (const path of new Glob("docs/deploy/*").scan({ cwd: root })) {
+  for await (const path of new Glob("docs/deploy/**/*").scan({ cwd: root })) {
     const named = (await read(path)).matchAll(/\b((?:GATEWAY|S3)_[A-Z_]+|\w+_URL)\b/g);
     const unknown = [...named].map(([, name]) => name!).filter((name) => !known.has(name));
     expect({ path, unknown }).toEqual({ path, unknown: [] });

@@ -95,7 +95,7 @@ test("actors reach neither the network, nor the clock, nor randomness but throug
 
 test("only the configuration and the entry points read the environment", async () => {
   const allowed = [
-    ...[/^src\/main\.ts$/, /^src\/main\/start\/health-probe\.ts$/, /^src\/main\/cli\//],
+    ...[/^src\/main\.ts$/, /^src\/main\/start\/health-probe\.ts$/, /^src\/main\/(?:bin|cli)\//],
     // Runs in browsers; a program that it shows reads the environment.
     /^src\/dashboard\/web\/playground\//,
   ];

@@ -44,7 +44,7 @@ export const TAGS: Readonly<Record<string, string>> = {
   Credits: "Shows the balance and its transactions, and tops it up automatically.",
   Billing: "Manages payment methods, top-ups and the plan.",
   Usage: "Shows requests, tokens, cost and latency.",
-  "Audit log": "Lists the changes in the organization, with the key that made each.",
+  "Audit log": "Lists the changes in the organization, each with its author.",
   Organization: "Shows the organization of the calling key.",
   "Response cache": "Clears the stored answers of the organization.",
   Webhooks: "Delivers events to URLs, signed and in order.",
@@ -95,7 +95,7 @@ const HEADERS = {
     "Request fields that were left out because the provider does not support them.",
     "string",
   ),
-  IdempotentReplay: header("true: the stored answer to an earlier request.", "string"),
+  IdempotentReplay: header("True for the stored answer to an earlier request.", "string"),
   RateLimitLimit: header("Requests a minute; absent without a limit.", "integer"),
   RateLimitRemaining: header("Requests left in the window.", "integer"),
   RateLimitReset: header("Unix time at which the window is free again.", "integer"),
@@ -178,7 +178,7 @@ export function errorDescription(status: number, description: string, example?: 
 function sharedDescription(status: number, title: string): object {
   const codes = codesOf(status);
   const names = codes.map((code) => `\`${code}\``).join(", ");
-  return errorDescription(status, `${title}: ${names}.`, example(codes[0]!, title));
+  return errorDescription(status, `${title}. Codes: ${names}.`, example(codes[0]!, title));
 }
 
 function codesOf(status: number): (keyof typeof ERROR_TABLE)[] {

@@ -156,11 +156,14 @@ function recordAsAdditional(schema: JsonSchema): JsonSchema {
   return { ...others, additionalProperties: patternProperties[ANY_NAME] };
 }
 
+/** An object without declared members is open, which some generators assume only if it is stated. */
 function withoutNoise(schema: JsonSchema): JsonSchema {
   const { maximum, minimum, properties, ...others } = schema;
+  const isOpen = properties !== undefined && Object.keys(properties).length === 0;
   return {
+    ...(isOpen && { additionalProperties: true }),
     ...others,
-    ...(properties && Object.keys(properties).length > 0 && { properties }),
+    ...(properties && !isOpen && { properties }),
     ...(minimum !== undefined && minimum !== Number.MIN_SAFE_INTEGER && { minimum }),
     ...(maximum !== undefined && maximum !== Number.MAX_SAFE_INTEGER && { maximum }),
   };

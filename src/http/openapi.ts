@@ -47,7 +47,7 @@ interface DocumentDraft {
 
 const INTRODUCTION = `One HTTP interface, in the conventions of OpenAI's API, in front of many AI providers.
 
-Every request carries an API key as \`Authorization: Bearer <key>\`, or as \`x-api-key: <key>\`. A **secret key** (\`gateway_sk_…\`) calls models, and administrative endpoints whose scope it holds; a **management key** (\`gateway_mgmt_…\`) administers and calls no models.
+Every request carries an API key as \`Authorization: Bearer <key>\`, or as \`x-api-key: <key>\`. A **secret key** (\`gateway_sk_…\`) calls models, and administrative endpoints whose scope it holds. A **management key** (\`gateway_mgmt_…\`) administers and calls no models.
 
 Errors of every endpoint have one shape, and its \`code\` is stable. Every response carries \`X-Gateway-Request-ID\`.`;
 
@@ -273,7 +273,7 @@ function describeBody(route: RouteDefinition, draft: DocumentDraft): object {
       : describeModelForm(modelForm, schemas.describe(modelForm.fields));
   const json = body && schemas.describe(body);
   if (json === undefined && fields === undefined) return {};
-  if (json?.type === "object" && !allowsUnknownFields) json.additionalProperties ??= false;
+  if (json?.type === "object") json.additionalProperties ??= allowsUnknownFields;
   const recorded = examples[operationId ?? ""] ?? {};
   return {
     requestBody: {
@@ -310,12 +310,11 @@ function describeModelForm({ files }: ModelForm, fields: JsonSchema): JsonSchema
 function mediaType(
   { schemas }: DocumentDraft,
   { operationId }: RouteDefinition,
-  { examples, ...schema }: JsonSchema,
+  schema: JsonSchema,
   kind: "Request" | "Form" | "Response" | "Event",
-  recorded: unknown,
+  example: unknown,
 ): object {
   const isNamed = operationId !== undefined && (schema.type === "object" || "anyOf" in schema);
-  const example = recorded ?? (Array.isArray(examples) ? examples[0] : undefined);
   return {
     schema: isNamed ? schemas.name(schema, `${pascalCase(operationId)}${kind}`) : schema,
     ...(example !== undefined && { example }),

@@ -56,6 +56,7 @@ import type { Telemetry } from "../platform/telemetry/interface.ts";
 import type { Provider } from "../providers/interface.ts";
 import { webhookRoutes } from "../webhooks/routes.ts";
 import type { Webhooks } from "../webhooks/webhooks.ts";
+import examples from "./openapi-examples.json";
 
 export interface RouteDependencies {
   readonly admin: AdminServices;
@@ -151,7 +152,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
       token: config.metricsToken,
       isLoopback: config.hostIsLoopback,
     }),
-    ...descriptionRoutes({ document: () => openApiDocument(routes, { version }) }),
+    ...descriptionRoutes({ document: () => openApiDocument(routes, { version, examples }) }),
   ];
   return [
     ...routes,

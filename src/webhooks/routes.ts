@@ -50,9 +50,6 @@ const createWebhookBody = Type.Object(
   },
   {
     additionalProperties: false,
-    examples: [
-      { url: "https://example.com/gateway", events: ["budget.threshold", "budget.exhausted"] },
-    ],
   },
 );
 
@@ -63,7 +60,7 @@ const changeWebhookBody = Type.Object(
     description,
     enabled: Type.Optional(Type.Boolean()),
   },
-  { additionalProperties: false, examples: [{ enabled: true }] },
+  { additionalProperties: false },
 );
 
 const testWebhookBody = Type.Object(
@@ -74,7 +71,7 @@ const testWebhookBody = Type.Object(
       }),
     ),
   },
-  { additionalProperties: false, examples: [{ type: "budget.threshold" }] },
+  { additionalProperties: false },
 );
 
 const listWebhooksQuery = Type.Object(pageFields(MAX_PAGE), { additionalProperties: false });

@@ -13,7 +13,7 @@ import {
   type PythonBlocks,
   type SharedGateway,
 } from "./page-session.ts";
-import { isBeforeRevision, PAGES, readText } from "./pages.ts";
+import { PAGES, readText } from "./pages.ts";
 
 /*
  * Runs the examples of the README and of docs/ as the pages print them. Pages that start no gateway share
@@ -29,10 +29,8 @@ const REQUIREMENTS = join(import.meta.dir, "..", "clients", "python", "requireme
 const STARTING_CREDIT_USD = 1_000;
 
 const grounds = new Grounds("docs");
-const revised: string[] = [];
-for (const path of PAGES) if (!(await isBeforeRevision(path))) revised.push(path);
 const pages = await Promise.all(
-  revised.map(async (path) => [path, readPage(await readText(path))] as const),
+  PAGES.map(async (path) => [path, readPage(await readText(path))] as const),
 );
 const runsPython = pages.some(([, { steps }]) =>
   steps.some((step) => step.kind === "example" && needsPython(step)),

@@ -9,15 +9,3 @@ export const PAGES = ["README.md", "docs/**/*.md", "examples/**/*.md"]
   .sort();
 
 export const readText = (path: string): Promise<string> => Bun.file(join(ROOT, path)).text();
-
-/**
- * Pages that are rewritten next, with a hash of their text. A page whose text has changed since then is
- * checked like all others.
- */
-const BEFORE_REVISION: Readonly<Record<string, string>> = {};
-
-export async function isBeforeRevision(path: string): Promise<boolean> {
-  if (!(path in BEFORE_REVISION)) return false;
-  const hash = new Bun.CryptoHasher("sha256").update(await readText(path)).digest("hex");
-  return BEFORE_REVISION[path] === hash.slice(0, 12);
-}

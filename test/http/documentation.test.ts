@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { brotliDecompressSync } from "node:zlib";
 import { DOCUMENTATION_FOLDER, sourceFiles } from "../../src/http/system/documentation/pages.ts";
+import { PARTS } from "../../src/http/system/documentation/parts.ts";
 import { documentationRoutes } from "../../src/http/system/documentation/routes.ts";
 import { DocumentationSite } from "../../src/http/system/documentation/site.ts";
 import { callPublic, refusalOf } from "./public-context.ts";
@@ -189,4 +190,15 @@ test("/llms-full.txt contains every page", async () => {
   for (const file of PAGES) {
     expect(text).toContain(readFileSync(join(DOCUMENTATION_FOLDER, file), "utf8"));
   }
+});
+
+test("the order of the pages names only pages and folders that exist", () => {
+  const missing = PARTS.flatMap(({ folder, order }) =>
+    order
+      .map((name) => join(folder, name))
+      .filter(
+        (path) => !PAGES.some((file) => file === `${path}.md` || file.startsWith(`${path}/`)),
+      ),
+  );
+  expect(missing).toEqual([]);
 });

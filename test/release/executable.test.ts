@@ -13,7 +13,7 @@ afterAll(() => grounds.clear());
 
 /** Builds the executable for this machine into the test's folder. */
 function buildExecutable(): string {
-  const command = [process.execPath, join(ROOT, "release", "executable.ts")];
+  const command = [process.execPath, join(ROOT, "src/main/release/executable.ts")];
   const { stdout, stderr, success } = Bun.spawnSync(command, { cwd: ROOT });
   if (!success) throw new Error(stderr.toString());
   const path = join(grounds.folder, "model-gateway");

@@ -3,7 +3,7 @@ import { mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { Glob } from "bun";
 import manifest from "../../package.json" with { type: "json" };
-import { billOfMaterials } from "../../release/sbom.ts";
+import { billOfMaterials } from "../../src/main/release/sbom.ts";
 import { exitOf, firstKeys, Grounds } from "../crash/gateway-process.ts";
 import { MASTER_KEY } from "../support/master-key.ts";
 import { FEATURE_SETTINGS, useEveryPart } from "./features.ts";
@@ -21,7 +21,7 @@ afterAll(() => grounds.clear());
 
 beforeAll(async () => {
   const built = join(grounds.folder, "package");
-  run([process.execPath, join(ROOT, "release", "package.ts"), built], ROOT);
+  run([process.execPath, join(ROOT, "src/main/release/package.ts"), built], ROOT);
   const packer = Bun.which("npm") === null ? [process.execPath, "pm"] : ["npm"];
   run([...packer, "pack"], built);
   const tarball = readdirSync(built).find((name) => name.endsWith(".tgz"))!;

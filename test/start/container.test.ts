@@ -1,8 +1,13 @@
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { YAML } from "bun";
 import manifest from "../../package.json" with { type: "json" };
+import {
+  DOCUMENTATION_FOLDER,
+  readSource,
+  sourceFiles,
+} from "../../src/http/system/documentation/pages.ts";
 import { CONFIG_VARIABLES } from "../../src/platform/config/variables.ts";
 
 /* What can be known of the image and the composition without an engine to build them. */
@@ -21,6 +26,18 @@ test("all that the image copies is there, and is let through to the engine", () 
   for (const source of sources) {
     expect(existsSync(join(root, source))).toBeTrue();
     expect(allowed).toContain(`!${source.split("/")[0]}`);
+  }
+});
+
+test("the build of the image has the files outside docs that pages link", () => {
+  const copied = [...dockerfile.matchAll(/^COPY (?!--from)(.+) \S+$/gm)].flatMap(([, names]) =>
+    names!.split(" "),
+  );
+  for (const page of sourceFiles().filter((file) => file.endsWith(".md"))) {
+    for (const [, link] of readSource(page).matchAll(/\]\((\.\.\/[^)#\s]+)/g)) {
+      const path = relative(root, join(DOCUMENTATION_FOLDER, dirname(page), link!));
+      expect({ page, top: copied.includes(path.split("/")[0]!) }).toEqual({ page, top: true });
+    }
   }
 });
 

@@ -39,7 +39,7 @@ test("a migration that fails leaves nothing behind, and is the whole of it next 
     await sql`CREATE TYPE master_key AS (id int)`;
     await expect(migrate({ url })).rejects.toThrow("master_key");
     expect(await appliedMigrations(sql)).toEqual([]);
-    await sql`DROP TABLE master_key`;
+    await sql`DROP TYPE master_key`;
     await migrate({ url });
     expect((await readMigrationState(sql)).pending).toEqual([]);
   });

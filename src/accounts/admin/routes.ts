@@ -70,7 +70,7 @@ const createOrganizationBody = Type.Object(
     starting_credit_usd: Type.Optional(Type.Number({ minimum: 0, maximum: MAX_AMOUNT_USD })),
     ...limits,
   },
-  { additionalProperties: false, examples: [{ name: "Acme", plan: "pro", max_keys: 500 }] },
+  { additionalProperties: false },
 );
 
 const changeOrganizationBody = Type.Object(
@@ -97,7 +97,7 @@ const changeOrganizationBody = Type.Object(
     computer_use: Type.Optional(computerUse),
     ...limits,
   },
-  { additionalProperties: false, examples: [{ plan: "enterprise", credit_limit_usd: 500 }] },
+  { additionalProperties: false },
 );
 
 const pageQuery = Type.Object(pageFields(MAX_PAGE), { additionalProperties: false });
@@ -112,7 +112,7 @@ const adjustmentBody = Type.Object(
     }),
     description: Type.String({ minLength: 1, maxLength: MAX_DESCRIPTION_CHARACTERS }),
   },
-  { additionalProperties: false, examples: [{ amount_usd: 100, description: "Invoice 17" }] },
+  { additionalProperties: false },
 );
 
 const refundBody = Type.Object(
@@ -130,7 +130,7 @@ const refundBody = Type.Object(
       }),
     ),
   },
-  { additionalProperties: false, examples: [{ transaction_id: "txn_…", amount_usd: 0.5 }] },
+  { additionalProperties: false },
 );
 
 const organization = Type.Object(

@@ -14,18 +14,18 @@ const filter = (maxLength: number, description: string) =>
   Type.Optional(Type.String({ minLength: 1, maxLength, description }));
 
 const filters = {
-  actor_id: filter(256, "Id of a key or a subject, or the user of the command line"),
-  action: filter(64, "For example key.created"),
-  object_type: filter(64, "For example key"),
-  object_id: filter(256, "Id of the object"),
+  actor_id: filter(256, "Id of a key or a subject, or the user of the command line."),
+  action: filter(64, "For example key.created."),
+  object_type: filter(64, "For example key."),
+  object_id: filter(256, "Id of the object."),
   ...timeSpanFields,
-  after: filter(128, "Id of an entry"),
+  after: filter(128, "Id of an entry."),
   limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
 };
 
 const organizationQuery = Type.Object(filters, { additionalProperties: false });
 const operatorQuery = Type.Object(
-  { organization_id: filter(128, "Id of an organization"), ...filters },
+  { organization_id: filter(128, "Id of an organization."), ...filters },
   { additionalProperties: false },
 );
 
@@ -44,7 +44,8 @@ const ACTORS = ["secret_key", "management_key", "operator", "subject", "cli", "s
 const actor = Type.Object(
   {
     kind: Type.Enum(ACTORS, {
-      description: "system: the gateway itself; subject: signed in through the identity provider.",
+      description:
+        "`system` is the gateway itself. A `subject` signed in through the identity provider.",
     }),
     id: nullable(Type.String()),
     name: nullable(Type.String()),
@@ -64,7 +65,9 @@ const entry = Type.Object(
   {
     id: Type.String(),
     organization_id: nullable(Type.String()),
-    action: Type.String({ description: "<object type>.<action>." }),
+    action: Type.String({
+      description: "The type of the object and the action, such as key.created.",
+    }),
     object: Type.Object({ type: Type.String(), id: nullable(Type.String()) }),
     actor,
     before: nullable(changedFields),

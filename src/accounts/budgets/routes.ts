@@ -35,13 +35,11 @@ const createBody = Type.Object(
   { subject, ...limits },
   {
     additionalProperties: false,
-    examples: [{ subject: { type: "user", value: "ada" }, daily_budget_usd: 0.5 }],
   },
 );
 
 const changeBody = Type.Object(limits, {
   additionalProperties: false,
-  examples: [{ daily_budget_usd: 2, monthly_budget_usd: null }],
 });
 
 const listQuery = Type.Object(

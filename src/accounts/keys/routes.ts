@@ -58,15 +58,6 @@ export const createKeyBody = Type.Object(
   { name, scopes: optional(scopes), ...optionalLimits },
   {
     additionalProperties: false,
-    examples: [
-      {
-        name: "ada",
-        scopes: ["chat:completions", "models:read"],
-        rate_limit_rpm: 60,
-        daily_budget_usd: 2.5,
-        allowed_models: ["sandbox/chat"],
-      },
-    ],
   },
 );
 
@@ -77,7 +68,7 @@ const changeKeyBody = Type.Object(
     is_active: Type.Optional(Type.Boolean()),
     ...optionalLimits,
   },
-  { additionalProperties: false, examples: [{ monthly_budget_usd: 50, rate_limit_rpm: null }] },
+  { additionalProperties: false },
 );
 
 const listKeysQuery = Type.Object(

@@ -32,7 +32,6 @@ const addKeyBody = Type.Object(
   },
   {
     additionalProperties: false,
-    examples: [{ provider: "openai", key: "sk-0123456789abcdef", name: "Our account" }],
   },
 );
 
@@ -43,7 +42,7 @@ const providerKey = Type.Object(
     name: Type.String(),
     key_prefix: Type.String(),
     is_valid: Type.Boolean({
-      description: "false: the provider has rejected it; no call uses it.",
+      description: "If false, the provider has rejected the key, and no call uses it.",
     }),
     created_at: Type.String({ description: "ISO 8601." }),
   },

@@ -59,11 +59,11 @@ const balance = Type.Object(
     replenish_amount_usd: Type.Number(),
     replenish_threshold_usd: Type.Number(),
     replenish_payment_method_id: nullable(
-      Type.String({ description: "null: the default payment method." }),
+      Type.String({ description: "If null, the default payment method pays." }),
     ),
     replenish_status: Type.Enum(["off", "active", "retrying", "stopped"], {
       description:
-        "retrying: the last payment was declined; stopped: three in a row were declined.",
+        "`retrying` if the last payment was declined. `stopped` if three in a row were declined.",
     }),
   },
   { title: "CreditBalance" },
@@ -95,14 +95,13 @@ const changeBody = Type.Object(
         Type.String({
           minLength: 1,
           maxLength: MAX_ID_CHARACTERS,
-          description: "null: the default payment method.",
+          description: "If null, the default payment method pays.",
         }),
       ),
     ),
   },
   {
     additionalProperties: false,
-    examples: [{ auto_replenish: true, replenish_threshold_usd: 10, replenish_amount_usd: 50 }],
   },
 );
 
@@ -118,29 +117,29 @@ function usedCount(description: string) {
 
 const transactionDetails = Type.Object(
   {
-    status: nullableInteger("HTTP status of the response; 499 if the client disconnected"),
-    latency_ms: nullableInteger("From the request to the end of its response"),
-    cached_tokens: nullableInteger("Prompt tokens read from the provider's cache"),
-    reasoning_tokens: nullableInteger("Completion tokens that are reasoning"),
-    cache_write_tokens: usedCount("Prompt tokens written to the provider's cache"),
-    cache_write_1h_tokens: usedCount("Tokens among these that the cache stores for one hour"),
-    audio_prompt_tokens: usedCount("Audio prompt tokens that were not read from a cache"),
-    image_prompt_tokens: usedCount("Image prompt tokens that were not read from a cache"),
-    cached_audio_prompt_tokens: usedCount("Cached audio prompt tokens"),
-    cached_image_prompt_tokens: usedCount("Cached image prompt tokens"),
-    audio_completion_tokens: usedCount("Audio completion tokens"),
-    image_completion_tokens: usedCount("Image completion tokens"),
-    images: usedCount("Generated images"),
-    characters: usedCount("Characters converted to speech"),
+    status: nullableInteger("HTTP status of the response; 499 if the client disconnected."),
+    latency_ms: nullableInteger("From the request to the end of its response."),
+    cached_tokens: nullableInteger("Prompt tokens read from the provider's cache."),
+    reasoning_tokens: nullableInteger("Completion tokens that are reasoning."),
+    cache_write_tokens: usedCount("Prompt tokens written to the provider's cache."),
+    cache_write_1h_tokens: usedCount("Tokens among these that the cache stores for one hour."),
+    audio_prompt_tokens: usedCount("Audio prompt tokens that were not read from a cache."),
+    image_prompt_tokens: usedCount("Image prompt tokens that were not read from a cache."),
+    cached_audio_prompt_tokens: usedCount("Cached audio prompt tokens."),
+    cached_image_prompt_tokens: usedCount("Cached image prompt tokens."),
+    audio_completion_tokens: usedCount("Audio completion tokens."),
+    image_completion_tokens: usedCount("Image completion tokens."),
+    images: usedCount("Generated images."),
+    characters: usedCount("Characters converted to speech."),
     seconds: Type.Optional(Type.Number({ description: "Seconds of audio." })),
     speakers_seconds: Type.Optional(
       Type.Number({
         description: "Seconds among these that were transcribed with speaker labels.",
       }),
     ),
-    web_searches: usedCount("Web searches"),
-    file_searches: usedCount("File searches"),
-    search_units: usedCount("Search units of rerank requests"),
+    web_searches: usedCount("Web searches."),
+    file_searches: usedCount("File searches."),
+    search_units: usedCount("Search units of rerank requests."),
     user: nullableString,
     session_id: nullableString,
     trace: nullableObject,
@@ -148,7 +147,7 @@ const transactionDetails = Type.Object(
     omitted: Type.Optional(
       Type.Boolean({
         description:
-          "true if trace and metadata are omitted because they exceed 1 MB on this page; request fewer transactions.",
+          "True if trace and metadata are omitted because they exceed 1 MB on this page. Request fewer transactions.",
       }),
     ),
   },
@@ -194,7 +193,7 @@ const transactionList = Type.Object(
     ),
     total: Type.Integer({
       description:
-        "Exact without filters and with `type=usage` alone. With other filters it is exact up to 10,000, or up to 5,000 for a key and a model; above that it is a lower bound.",
+        "Exact without filters and with `type=usage` alone. With other filters it is exact up to 10,000, or up to 5,000 for a key and a model. Above that it is a lower bound.",
     }),
     has_more: Type.Boolean(),
   },

@@ -32,7 +32,7 @@ const topUpBody = Type.Object(
       }),
     ),
   },
-  { additionalProperties: false, examples: [{ amount_usd: 25 }] },
+  { additionalProperties: false },
 );
 
 const topUpResult = Type.Object(
@@ -56,12 +56,12 @@ const addMethodBody = Type.Object(
       }),
     ),
   },
-  { additionalProperties: false, examples: [{ payment_method: "pm_card_visa" }] },
+  { additionalProperties: false },
 );
 
 const changeMethodBody = Type.Object(
   { is_default: Type.Literal(true) },
-  { additionalProperties: false, examples: [{ is_default: true }] },
+  { additionalProperties: false },
 );
 
 const paymentMethod = Type.Object(

@@ -39,10 +39,7 @@ const subscription = Type.Object(
   { title: "Subscription" },
 );
 
-const choiceBody = Type.Object(
-  { plan: Type.Enum([...PLANS]) },
-  { additionalProperties: false, examples: [{ plan: "byok" }] },
-);
+const choiceBody = Type.Object({ plan: Type.Enum([...PLANS]) }, { additionalProperties: false });
 
 const tag = "Billing";
 const path = "/v1/billing/subscription";

@@ -17,7 +17,6 @@ export interface DefinitionGroup {
   /** The body's members besides its name. Members that a new definition needs are not optional. */
   readonly members: TProperties;
   readonly shape: TSchema;
-  readonly example: Fields;
   /** Returns the stored body. Throws 400 if a member is invalid. */
   bodyOf(stated: Fields, current?: Fields): Fields;
   /** Returns the members of the response besides id, name and times. */
@@ -37,7 +36,7 @@ export function definitionRoutes(
   definitions: DefinitionService,
   group: DefinitionGroup,
 ): RouteDefinition[] {
-  const { path, tag, noun, scope, members, shape, example } = group;
+  const { path, tag, noun, scope, members, shape } = group;
   const access: Access = { kind: "administration", scope };
   const single = { description: `The ${noun}.`, schema: shape };
   const listed = Type.Object({ data: Type.Array(shape) });
@@ -53,7 +52,7 @@ export function definitionRoutes(
       summary: `Create a ${noun}`,
       access,
       maxBodyBytes: MAX_BODY_BYTES,
-      body: Type.Object({ name, ...members }, { additionalProperties: false, examples: [example] }),
+      body: Type.Object({ name, ...members }, { additionalProperties: false }),
       responses: { 201: single },
       async handle(context) {
         const { name: given, ...stated } = context.body;
@@ -99,7 +98,6 @@ export function definitionRoutes(
       maxBodyBytes: MAX_BODY_BYTES,
       body: Type.Partial(Type.Object({ name, ...members }), {
         additionalProperties: false,
-        examples: [{ name: `${String(example.name)} 2` }],
       }),
       responses: { 200: single },
       async handle(context) {

@@ -64,10 +64,6 @@ export function guardrailRoutes(
     scope: "guardrails:manage",
     members: { rules },
     shape: guardrail,
-    example: {
-      name: "no-personal-data",
-      rules: [{ type: "pii", on: ["input", "output"], action: "redact" }],
-    },
     bodyOf(stated, current) {
       const statedRules = (stated.rules ?? current?.rules) as readonly StatedRule[];
       return { rules: statedRules.map((statedRule, at) => ruleOf(statedRule, at, canModerate)) };

@@ -10,7 +10,10 @@ const MAX_LISTED = 1_000;
 const filter = (description: string) =>
   Type.Optional(Type.String({ minLength: 1, description: `${description}; exact match.` }));
 const active = Type.Optional(
-  Type.Boolean({ default: true, description: "false: models that are not available." }),
+  Type.Boolean({
+    default: true,
+    description: "If false, lists the models that are not available.",
+  }),
 );
 
 const filters = {

@@ -60,12 +60,6 @@ export function presetRoutes(presets: DefinitionService): RouteDefinition[] {
     scope: "presets:manage",
     members,
     shape: presetShape,
-    example: {
-      name: "support",
-      model: "sandbox/chat",
-      system: "You answer for the support team.",
-      parameters: { temperature: 0.2, max_tokens: 500 },
-    },
     bodyOf: presetOf,
     shapeOf: ({ body }: DefinitionRecord) => body,
   });

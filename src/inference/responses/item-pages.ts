@@ -27,7 +27,7 @@ export const itemsQuery = Type.Object(
 );
 export const storedItem = Type.Object(
   { id: Type.String(), type: Type.String() },
-  { title: "ConversationItem" },
+  { title: "ConversationItem", additionalProperties: true },
 );
 export const itemList = Type.Object(
   {

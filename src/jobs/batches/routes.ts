@@ -37,13 +37,6 @@ const createBody = Type.Object(
   },
   {
     additionalProperties: false,
-    examples: [
-      {
-        input_file_id: "file_0192f0c1",
-        endpoint: "/v1/chat/completions",
-        completion_window: COMPLETION_WINDOW,
-      },
-    ],
   },
 );
 

@@ -34,7 +34,7 @@ const hyperparameters = Type.Object(
     n_epochs: Type.Optional(
       Type.Union([Type.Integer({ minimum: 1, maximum: MAX_EPOCHS }), auto], {
         default: "auto",
-        description: `auto means ${DEFAULT_EPOCHS}.`,
+        description: `The value auto means ${DEFAULT_EPOCHS}.`,
       }),
     ),
     batch_size: Type.Optional(
@@ -53,9 +53,9 @@ const hyperparameters = Type.Object(
 
 const createJobBody = Type.Object(
   {
-    model: name("Id of the base model, with its dated suffix if it has one"),
-    training_file: name("Id of a file with the purpose fine-tune"),
-    validation_file: optional(name("Id of a file with the purpose fine-tune")),
+    model: name("Id of the base model, with its dated suffix if it has one."),
+    training_file: name("Id of a file with the purpose fine-tune."),
+    validation_file: optional(name("Id of a file with the purpose fine-tune.")),
     hyperparameters: optional(hyperparameters),
     method: optional(
       Type.Object(
@@ -89,14 +89,6 @@ const createJobBody = Type.Object(
   },
   {
     additionalProperties: false,
-    examples: [
-      {
-        model: "sandbox/chat-2026-01-01",
-        training_file: "file_0192f0c1",
-        hyperparameters: { n_epochs: 2 },
-        suffix: "support",
-      },
-    ],
   },
 );
 

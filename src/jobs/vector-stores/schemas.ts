@@ -40,7 +40,7 @@ const chunkingStrategy = Type.Union(
   ],
   {
     title: "ChunkingStrategy",
-    description: "auto: chunks of at most 800 tokens, which overlap by 400.",
+    description: "With `auto`, chunks have at most 800 tokens and overlap by 400.",
   },
 );
 
@@ -79,7 +79,7 @@ export const createStoreBody = Type.Object(
     expires_after: optional(expiresAfter),
     metadata: optional(metadata),
   },
-  { ...closed, examples: [{ name: "Handbook", file_ids: ["file_0192f0c1"] }] },
+  { ...closed },
 );
 
 export const updateStoreBody = Type.Object(
@@ -95,7 +95,6 @@ const addedFile = Type.Object(
   },
   {
     ...closed,
-    examples: [{ file_id: "file_0192f0c1", attributes: { year: 2026 } }],
   },
 );
 
@@ -130,7 +129,7 @@ export const searchBody = Type.Object(
         { type: Type.String() },
         {
           description:
-            "{type: eq|ne|gt|gte|lt|lte|in|nin, key, value}, or {type: and|or, filters}, at most 8 levels deep.",
+            "Either {type: eq|ne|gt|gte|lt|lte|in|nin, key, value}, or {type: and|or, filters}. At most 8 levels deep.",
         },
       ),
     ),
@@ -155,7 +154,7 @@ export const searchBody = Type.Object(
       }),
     ),
   },
-  { ...closed, examples: [{ query: "How many days of leave do I have?", max_num_results: 5 }] },
+  { ...closed },
 );
 
 /** Returns the paging fields of a list. Its cursors are ids with a UUIDv7. */

@@ -1,71 +1,10 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
+import { PARTS } from "./parts.ts";
 
 /** The folder with the sources of the documentation: pages in Markdown, and the files that they link. */
 export const DOCUMENTATION_FOLDER = fileURLToPath(new URL("../../../../docs", import.meta.url));
-
-interface Part {
-  /** A folder in the documentation's folder. Empty for the pages outside folders. */
-  readonly folder: string;
-  readonly title: string;
-  /**
-   * Paths of pages and folders, relative to the part and without an extension. Pages that are not
-   * listed follow in the order of their titles.
-   */
-  readonly order: readonly string[];
-}
-
-/** The parts of the documentation, in order. */
-const PARTS: readonly Part[] = [
-  {
-    folder: "start",
-    title: "Start",
-    order: ["quickstart", "installation", "first-provider"],
-  },
-  {
-    folder: "guides",
-    title: "Guides",
-    order: [
-      "clients",
-      "clients/sdks",
-      "routing",
-      "my-model-my-price",
-      "budgets-for-a-team",
-      "presets",
-      "guardrails",
-      "response-cache",
-      "web-search",
-      "webhooks",
-      "billing",
-      "dashboard",
-      "operate",
-      "migrate",
-      "troubleshooting",
-    ],
-  },
-  {
-    folder: "reference",
-    title: "Reference",
-    order: [
-      "api",
-      "api/chat-completions",
-      "api/responses",
-      "api/messages",
-      "api/embeddings",
-      "errors",
-      "headers",
-      "webhook-events",
-      "providers",
-      "configuration",
-      "cli",
-      "metrics",
-      "sandbox",
-    ],
-  },
-  { folder: "explanation", title: "Explanation", order: ["architecture", "ledger"] },
-  { folder: "", title: "Project", order: [] },
-];
 
 export interface DocumentationPage {
   /** Path of the source relative to the documentation's folder, such as `guides/routing.md`. */

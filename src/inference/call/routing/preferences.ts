@@ -19,9 +19,9 @@ const maxPrice = Type.Object({
 /** The schema of routing preferences (spec 4.5, `provider`), with OpenRouter's names. */
 export const providerPreferences = Type.Object(
   {
-    order: names("Providers to try first, in this order"),
-    only: names("Only these providers are tried"),
-    ignore: names("These providers are not tried"),
+    order: names("Providers to try first, in this order."),
+    only: names("Only these providers are tried."),
+    ignore: names("These providers are not tried."),
     allow_fallbacks: optional(
       Type.Boolean({
         description:
@@ -43,7 +43,7 @@ export const providerPreferences = Type.Object(
     data_collection: optional(
       Type.Enum(["allow", "deny"], {
         description:
-          "deny: only providers that collect no data according to the operator's configuration.",
+          "With `deny`, only providers are tried that collect no data according to the operator's configuration.",
       }),
     ),
   },

@@ -15,7 +15,9 @@ export const REASONING_EFFORTS = [
   ...["none", "minimal", "low", "medium", "high", "xhigh", "max"],
 ] as const;
 
-const contentPart = Type.Object({ type: Type.String() });
+/** Objects with other members, which depend on their type. */
+const open = { additionalProperties: true };
+const contentPart = Type.Object({ type: Type.String() }, open);
 
 const toolCall = Type.Object(
   {
@@ -37,7 +39,7 @@ const message = Type.Object(
     tool_calls: optional(Type.Array(toolCall)),
     tool_call_id: optional(Type.String()),
     reasoning_details: optional(
-      Type.Array(Type.Object({ type: Type.String() }), {
+      Type.Array(Type.Object({ type: Type.String() }, open), {
         description:
           "The details of an earlier answer, unchanged, so that the model continues its reasoning.",
       }),
@@ -113,141 +115,129 @@ const number = (minimum: number, maximum: number) => optional(Type.Number({ mini
 const integer = (minimum: number, maximum: number) => optional(Type.Integer({ minimum, maximum }));
 
 /** The body of POST /v1/chat/completions (spec 4.5). Other members are passed to the provider. */
-export const chatCompletionBody = Type.Object(
-  {
-    model: optional(
-      Type.String({ description: "Required if `models` is not given, and ignored otherwise." }),
+export const chatCompletionBody = Type.Object({
+  model: optional(
+    Type.String({ description: "Required if `models` is not given, and ignored otherwise." }),
+  ),
+  messages: Type.Array(message, { minItems: 1 }),
+  stream: optional(Type.Boolean()),
+  temperature: number(0, 2),
+  max_tokens: integer(1, MAX_SAFE),
+  max_completion_tokens: integer(1, MAX_SAFE),
+  top_p: number(0, 1),
+  top_k: integer(0, MAX_SAFE),
+  frequency_penalty: number(-2, 2),
+  presence_penalty: number(-2, 2),
+  repetition_penalty: number(0, 2),
+  min_p: number(0, 1),
+  top_a: number(0, 1),
+  seed: integer(-MAX_SAFE, MAX_SAFE),
+  stop: optional(
+    Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: MAX_STOP_SEQUENCES })]),
+  ),
+  logit_bias: optional(Type.Record(Type.String(), Type.Number({ minimum: -100, maximum: 100 }))),
+  n: integer(1, MAX_CHOICES),
+  logprobs: optional(Type.Boolean()),
+  top_logprobs: integer(0, MAX_TOP_LOGPROBS),
+  tools: optional(Type.Array(tool)),
+  tool_choice: optional(toolChoice),
+  parallel_tool_calls: optional(Type.Boolean()),
+  response_format: optional(responseFormat),
+  reasoning: optional(
+    Type.Object({
+      effort: optional(Type.Enum([...REASONING_EFFORTS])),
+      max_tokens: integer(1, MAX_SAFE),
+      exclude: Type.Optional(Type.Boolean()),
+      enabled: Type.Optional(Type.Boolean()),
+    }),
+  ),
+  include_reasoning: optional(Type.Boolean()),
+  interleaved_thinking: optional(
+    Type.Boolean({ description: "Lets the model think between tool calls." }),
+  ),
+  modalities: optional(Type.Array(Type.Enum(["text", "image", "audio"]), { minItems: 1 })),
+  image_config: optional(Type.Object({})),
+  audio: optional(Type.Object({})),
+  stream_options: optional(Type.Object({ include_usage: Type.Optional(Type.Boolean()) })),
+  usage: optional(
+    Type.Object(
+      { include: optional(Type.Boolean()) },
+      { description: "Requests the usage of a stream, as in OpenRouter's API." },
     ),
-    messages: Type.Array(message, { minItems: 1 }),
-    stream: optional(Type.Boolean()),
-    temperature: number(0, 2),
-    max_tokens: integer(1, MAX_SAFE),
-    max_completion_tokens: integer(1, MAX_SAFE),
-    top_p: number(0, 1),
-    top_k: integer(0, MAX_SAFE),
-    frequency_penalty: number(-2, 2),
-    presence_penalty: number(-2, 2),
-    repetition_penalty: number(0, 2),
-    min_p: number(0, 1),
-    top_a: number(0, 1),
-    seed: integer(-MAX_SAFE, MAX_SAFE),
-    stop: optional(
-      Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: MAX_STOP_SEQUENCES })]),
-    ),
-    logit_bias: optional(Type.Record(Type.String(), Type.Number({ minimum: -100, maximum: 100 }))),
-    n: integer(1, MAX_CHOICES),
-    logprobs: optional(Type.Boolean()),
-    top_logprobs: integer(0, MAX_TOP_LOGPROBS),
-    tools: optional(Type.Array(tool)),
-    tool_choice: optional(toolChoice),
-    parallel_tool_calls: optional(Type.Boolean()),
-    response_format: optional(responseFormat),
-    reasoning: optional(
-      Type.Object({
-        effort: optional(Type.Enum([...REASONING_EFFORTS])),
-        max_tokens: integer(1, MAX_SAFE),
-        exclude: Type.Optional(Type.Boolean()),
-        enabled: Type.Optional(Type.Boolean()),
-      }),
-    ),
-    include_reasoning: optional(Type.Boolean()),
-    interleaved_thinking: optional(
-      Type.Boolean({ description: "Lets the model think between tool calls." }),
-    ),
-    modalities: optional(Type.Array(Type.Enum(["text", "image", "audio"]), { minItems: 1 })),
-    image_config: optional(Type.Object({})),
-    audio: optional(Type.Object({})),
-    stream_options: optional(Type.Object({ include_usage: Type.Optional(Type.Boolean()) })),
-    usage: optional(
-      Type.Object(
-        { include: optional(Type.Boolean()) },
-        { description: "Requests the usage of a stream, as in OpenRouter's API." },
-      ),
-    ),
-    models: optional(
-      Type.Array(Type.String({ minLength: 1 }), {
-        minItems: 1,
-        maxItems: MAX_FALLBACK_MODELS,
-        description: "Models to try in order, each if the previous one fails. Replaces `model`.",
-      }),
-    ),
-    provider: optional(providerPreferences),
-    plugins: optional(
-      Type.Array(Type.Object({ id: Type.String() }), {
-        maxItems: MAX_PLUGINS,
-        description:
-          '`{"id": "web"}` searches the web for the last message of the user before the model answers.',
-      }),
-    ),
-    web_search_options: optional(
-      Type.Object(
-        {},
-        {
-          description:
-            "Passed to models that search the web themselves. For other models it works like the plugin.",
-        },
-      ),
-    ),
-    cache_control: optional(
-      Type.Object(
-        { type: Type.Literal("ephemeral"), ttl: optional(Type.Enum(["5m", "1h"])) },
-        { description: "Makes the provider cache the prompt. The gateway sets the breakpoints." },
-      ),
-    ),
-    preset: optional(Type.String()),
-    guardrail: optional(Type.String()),
-    trace: optional(Type.Object({})),
-    session_id: optional(Type.String({ maxLength: 256 })),
-    route_explain: optional(
-      Type.Boolean({
-        description: "Adds the response header X-Gateway-Route-Explain, which describes the route.",
-      }),
-    ),
-    transforms: optional(
-      Type.Array(Type.String(), {
-        maxItems: MAX_TRANSFORMS,
-        description: '"middle-out": a prompt that is too long for the model is cut in its middle.',
-      }),
-    ),
-    route: optional(
-      Type.String({
-        maxLength: 64,
-        description:
-          '"fallback", which is the behaviour of `models` in any case. Other values are rejected.',
-      }),
-    ),
-    metadata: optional(
-      Type.Object(
-        {},
-        {
-          description:
-            "Stored with the charge: at most 16 pairs, with keys of at most 64 characters and values of at most 512, not counting `tags` and `idempotency_key`. `idempotency_key` works like the header.",
-        },
-      ),
-    ),
-    user: optional(Type.String({ maxLength: 512 })),
-    store: optional(Type.Boolean()),
-    debug: optional(
-      Type.Object(
-        {},
-        {
-          description:
-            "Any object, even an empty one, adds user, session, tags, wait, route and guardrail matches to the gateway's log line of this request. `echo_upstream_body: true` also returns the provider's request body, if the operator allows it.",
-        },
-      ),
-    ),
-  },
-  {
-    examples: [
+  ),
+  models: optional(
+    Type.Array(Type.String({ minLength: 1 }), {
+      minItems: 1,
+      maxItems: MAX_FALLBACK_MODELS,
+      description: "Models to try in order, each if the previous one fails. Replaces `model`.",
+    }),
+  ),
+  provider: optional(providerPreferences),
+  plugins: optional(
+    Type.Array(Type.Object({ id: Type.String() }, open), {
+      maxItems: MAX_PLUGINS,
+      description:
+        '`{"id": "web"}` searches the web for the last message of the user before the model answers.',
+    }),
+  ),
+  web_search_options: optional(
+    Type.Object(
+      {},
       {
-        model: "sandbox/chat",
-        messages: [{ role: "user", content: "Hello" }],
-        max_tokens: 100,
-        stream: false,
+        description:
+          "Passed to models that search the web themselves. For other models it works like the plugin.",
       },
-    ],
-  },
-);
+    ),
+  ),
+  cache_control: optional(
+    Type.Object(
+      { type: Type.Literal("ephemeral"), ttl: optional(Type.Enum(["5m", "1h"])) },
+      { description: "Makes the provider cache the prompt. The gateway sets the breakpoints." },
+    ),
+  ),
+  preset: optional(Type.String()),
+  guardrail: optional(Type.String()),
+  trace: optional(Type.Object({})),
+  session_id: optional(Type.String({ maxLength: 256 })),
+  route_explain: optional(
+    Type.Boolean({
+      description: "Adds the response header X-Gateway-Route-Explain, which describes the route.",
+    }),
+  ),
+  transforms: optional(
+    Type.Array(Type.String(), {
+      maxItems: MAX_TRANSFORMS,
+      description: '"middle-out": a prompt that is too long for the model is cut in its middle.',
+    }),
+  ),
+  route: optional(
+    Type.String({
+      maxLength: 64,
+      description:
+        '"fallback", which is the behaviour of `models` in any case. Other values are rejected.',
+    }),
+  ),
+  metadata: optional(
+    Type.Object(
+      {},
+      {
+        description:
+          "Stored with the charge. At most 16 pairs besides `tags` and `idempotency_key`. A key has at most 64 characters, and a value 512. `idempotency_key` works like the header.",
+      },
+    ),
+  ),
+  user: optional(Type.String({ maxLength: 512 })),
+  store: optional(Type.Boolean()),
+  debug: optional(
+    Type.Object(
+      {},
+      {
+        description:
+          "Any object, even an empty one, extends the gateway's log line of this request. The line then has user, session, tags, wait, route and guardrail matches. `echo_upstream_body: true` also returns the provider's request body, if the operator allows it.",
+      },
+    ),
+  ),
+});
 
 const answeredCall = Type.Union(
   [
@@ -271,6 +261,21 @@ const usage = Type.Object(
     prompt_tokens: Type.Integer(),
     completion_tokens: Type.Integer(),
     total_tokens: Type.Integer(),
+    prompt_tokens_details: Type.Optional(
+      Type.Object({
+        cached_tokens: Type.Integer(),
+        cache_write_tokens: Type.Optional(Type.Integer()),
+        cache_write_1h_tokens: Type.Optional(Type.Integer()),
+        audio_tokens: Type.Optional(Type.Integer()),
+      }),
+    ),
+    completion_tokens_details: Type.Optional(
+      Type.Object({
+        reasoning_tokens: Type.Integer(),
+        image_tokens: Type.Optional(Type.Integer()),
+        audio_tokens: Type.Optional(Type.Integer()),
+      }),
+    ),
     cost: Type.Number({ description: "USD." }),
   },
   { title: "ChatCompletionUsage" },
@@ -278,13 +283,15 @@ const usage = Type.Object(
 
 /** OpenRouter's forms of reasoning.text, reasoning.summary and reasoning.encrypted. */
 const reasoningDetails = Type.Array(
-  Type.Object({ type: Type.String(), format: Type.Optional(Type.String()) }),
+  Type.Object({ type: Type.String(), format: Type.Optional(Type.String()) }, open),
   {
     title: "ReasoningDetails",
     description: "Send these back unchanged in the assistant's message.",
   },
 );
 
+const logprobs = optional(Type.Object({}));
+const systemFingerprint = optional(Type.String());
 const finishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
 
 /** Images that the model made, as data URLs. */
@@ -334,12 +341,14 @@ export const chatCompletion = Type.Object(
         message: Type.Object({
           role: Type.Literal("assistant"),
           content: Type.Union([Type.String(), Type.Null()]),
+          refusal: optional(Type.String()),
           reasoning: Type.Optional(Type.String()),
           reasoning_details: Type.Optional(reasoningDetails),
           images: Type.Optional(images),
           annotations: Type.Optional(annotations),
           tool_calls: Type.Optional(Type.Array(answeredCall)),
         }),
+        logprobs,
         finish_reason: finishReason,
         healed: Type.Optional(
           Type.Boolean({
@@ -350,26 +359,11 @@ export const chatCompletion = Type.Object(
       }),
     ),
     usage,
+    system_fingerprint: systemFingerprint,
     debug,
   },
   {
     title: "ChatCompletion",
-    examples: [
-      {
-        id: "chatcmpl-01a1fa3e313d71be83c131876b002a5c",
-        object: "chat.completion",
-        created: 1795199742,
-        model: "sandbox/chat",
-        choices: [
-          {
-            index: 0,
-            message: { role: "assistant", content: "You said: Hello" },
-            finish_reason: "stop",
-          },
-        ],
-        usage: { prompt_tokens: 5, completion_tokens: 4, total_tokens: 9, cost: 0.000002184 },
-      },
-    ],
   },
 );
 
@@ -386,6 +380,7 @@ export const chatCompletionChunk = Type.Object(
         delta: Type.Object({
           role: Type.Optional(Type.Literal("assistant")),
           content: Type.Optional(Type.Union([Type.String(), Type.Null()])),
+          refusal: optional(Type.String()),
           reasoning: Type.Optional(Type.String()),
           reasoning_details: Type.Optional(reasoningDetails),
           images: Type.Optional(images),
@@ -413,24 +408,17 @@ export const chatCompletionChunk = Type.Object(
             ),
           ),
         }),
+        logprobs,
         finish_reason: Type.Union([finishReason, Type.Null()]),
       }),
       { description: "Empty in the chunk that contains the usage." },
     ),
     usage: Type.Optional(usage),
+    system_fingerprint: systemFingerprint,
     debug,
   },
   {
     title: "ChatCompletionChunk",
     description: "Each frame is `data: ` and a chunk. The last frame is `data: [DONE]`.",
-    examples: [
-      {
-        id: "chatcmpl-01a1fa3e313d71be83c131876b002a5c",
-        object: "chat.completion.chunk",
-        created: 1795199742,
-        model: "sandbox/chat",
-        choices: [{ index: 0, delta: { content: "You" }, finish_reason: null }],
-      },
-    ],
   },
 );

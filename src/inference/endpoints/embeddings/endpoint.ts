@@ -30,22 +30,19 @@ const text = Type.String({ minLength: 1 });
 const tokens = Type.Array(Type.Integer({ minimum: 0, maximum: MAX_TOKEN_ID }), { minItems: 1 });
 
 /** The body of POST /v1/embeddings (spec 4.7). Other fields are passed to the provider. */
-export const embeddingsBody = Type.Object(
-  {
-    model: optional(Type.String()),
-    input: Type.Union([
-      text,
-      Type.Array(text, { minItems: 1, maxItems: MAX_INPUTS }),
-      tokens,
-      Type.Array(tokens, { minItems: 1, maxItems: MAX_INPUTS }),
-    ]),
-    encoding_format: optional(Type.Enum(["float", "base64"])),
-    dimensions: optional(Type.Integer({ minimum: 1, maximum: MAX_DIMENSIONS })),
-    preset: optional(Type.String()),
-    ...routedFields,
-  },
-  { examples: [{ model: "sandbox/embed", input: ["Hello", "Good morning"] }] },
-);
+export const embeddingsBody = Type.Object({
+  model: optional(Type.String()),
+  input: Type.Union([
+    text,
+    Type.Array(text, { minItems: 1, maxItems: MAX_INPUTS }),
+    tokens,
+    Type.Array(tokens, { minItems: 1, maxItems: MAX_INPUTS }),
+  ]),
+  encoding_format: optional(Type.Enum(["float", "base64"])),
+  dimensions: optional(Type.Integer({ minimum: 1, maximum: MAX_DIMENSIONS })),
+  preset: optional(Type.String()),
+  ...routedFields,
+});
 
 /** A list of embeddings (spec 2.6). */
 export const embeddingList = Type.Object(

@@ -64,18 +64,15 @@ const prompted = {
 };
 
 /** The body of POST /v1/images/generations (spec 4.8, and OpenAI's current API). */
-export const generationBody = Type.Object(
-  {
-    ...prompted,
-    style: optional(
-      Type.Enum(["vivid", "natural"], {
-        description: "The default is vivid. Ignored for models without styles.",
-      }),
-    ),
-    moderation: optional(Type.Enum(["low", "auto"])),
-  },
-  { examples: [{ model: "sandbox/image", prompt: "A lighthouse at night", size: "512x512" }] },
-);
+export const generationBody = Type.Object({
+  ...prompted,
+  style: optional(
+    Type.Enum(["vivid", "natural"], {
+      description: "The default is vivid. Ignored for models without styles.",
+    }),
+  ),
+  moderation: optional(Type.Enum(["low", "auto"])),
+});
 
 /** The fields of POST /v1/images/edits, without its files. */
 export const editFields = Type.Object({

@@ -6,7 +6,8 @@ const MAX_SAFE = Number.MAX_SAFE_INTEGER;
 const MAX_FALLBACK_MODELS = 16;
 const MAX_STOP_SEQUENCES = 16;
 
-const block = Type.Object({ type: Type.String() });
+const open = { additionalProperties: true };
+const block = Type.Object({ type: Type.String() }, open);
 
 const message = Type.Object(
   {
@@ -25,7 +26,7 @@ const tool = Type.Object(
     description: optional(Type.String()),
     input_schema: Type.Optional(Type.Object({})),
   },
-  { title: "MessageTool" },
+  { ...open, title: "MessageTool" },
 );
 
 const toolChoice = Type.Object({
@@ -72,50 +73,37 @@ const promptFields = {
 };
 
 /** The body of POST /v1/messages, as Anthropic publishes it. Other members are passed to Anthropic's models. */
-export const messagesBody = Type.Object(
-  {
-    ...promptFields,
-    max_tokens: Type.Integer({ minimum: 1, maximum: MAX_SAFE }),
-    stream: optional(Type.Boolean()),
-    stop_sequences: optional(Type.Array(Type.String(), { maxItems: MAX_STOP_SEQUENCES })),
-    temperature: optional(Type.Number({ minimum: 0, maximum: 2 })),
-    top_p: optional(Type.Number({ minimum: 0, maximum: 1 })),
-    top_k: optional(Type.Integer({ minimum: 0, maximum: MAX_SAFE })),
-    metadata: optional(
-      Type.Object(
-        { user_id: optional(Type.String({ maxLength: 512 })) },
-        { description: "Stored with the charge. `idempotency_key` works like the header." },
-      ),
+export const messagesBody = Type.Object({
+  ...promptFields,
+  max_tokens: Type.Integer({ minimum: 1, maximum: MAX_SAFE }),
+  stream: optional(Type.Boolean()),
+  stop_sequences: optional(Type.Array(Type.String(), { maxItems: MAX_STOP_SEQUENCES })),
+  temperature: optional(Type.Number({ minimum: 0, maximum: 2 })),
+  top_p: optional(Type.Number({ minimum: 0, maximum: 1 })),
+  top_k: optional(Type.Integer({ minimum: 0, maximum: MAX_SAFE })),
+  metadata: optional(
+    Type.Object(
+      { user_id: optional(Type.String({ maxLength: 512 })) },
+      { description: "Stored with the charge. `idempotency_key` works like the header." },
     ),
-    thread: Type.Optional(
-      Type.Unknown({
-        description:
-          "Not supported. Any value except null is a 400 with `error.details.error_code` `thread_unsupported_request`: send the full conversation.",
-      }),
-    ),
-    session_id: optional(Type.String({ maxLength: 256 })),
-    trace: optional(Type.Object({})),
-    route_explain: optional(
-      Type.Boolean({
-        description: "Adds the response header X-Gateway-Route-Explain, which describes the route.",
-      }),
-    ),
-  },
-  {
-    examples: [
-      {
-        model: "sandbox/chat",
-        max_tokens: 100,
-        messages: [{ role: "user", content: "Hello" }],
-      },
-    ],
-  },
-);
+  ),
+  thread: Type.Optional(
+    Type.Unknown({
+      description:
+        "Not supported. Any value except null is a 400 with `error.details.error_code` `thread_unsupported_request`: send the full conversation.",
+    }),
+  ),
+  session_id: optional(Type.String({ maxLength: 256 })),
+  trace: optional(Type.Object({})),
+  route_explain: optional(
+    Type.Boolean({
+      description: "Adds the response header X-Gateway-Route-Explain, which describes the route.",
+    }),
+  ),
+});
 
 /** The body of POST /v1/messages/count_tokens. */
-export const countBody = Type.Object(promptFields, {
-  examples: [{ model: "sandbox/chat", messages: [{ role: "user", content: "Hello" }] }],
-});
+export const countBody = Type.Object(promptFields);
 
 /** The query `?beta=true`, which Anthropic's clients add to the address. */
 export const messagesQuery = Type.Object({ beta: Type.Optional(Type.Boolean()) });
@@ -152,6 +140,7 @@ export const messageAnswer = Type.Object(
 export const messageEvent = Type.Object(
   { type: Type.String() },
   {
+    ...open,
     title: "MessageEvent",
     description: "Each frame is `event: ` with the type, and `data: ` with the event.",
   },

@@ -38,25 +38,22 @@ const part = Type.Union(
 );
 
 /** The body of POST /v1/moderations in OpenAI's form. Other fields are passed to the provider. */
-const moderationsBody = Type.Object(
-  {
-    model: optional(Type.String({ description: `${DEFAULT_MODEL} if absent.` })),
-    input: Type.Union(
-      [
-        Type.String(),
-        Type.Array(Type.String(), { minItems: 1, maxItems: MAX_INPUTS }),
-        Type.Array(part, { minItems: 1, maxItems: MAX_INPUTS }),
-      ],
-      {
-        description:
-          "A text, a list of texts that are classified separately, or the parts of one input.",
-      },
-    ),
-    preset: optional(Type.String()),
-    ...routedFields,
-  },
-  { examples: [{ model: "sandbox/moderation", input: "Does this text contain violence?" }] },
-);
+const moderationsBody = Type.Object({
+  model: optional(Type.String({ description: `Default: ${DEFAULT_MODEL}.` })),
+  input: Type.Union(
+    [
+      Type.String(),
+      Type.Array(Type.String(), { minItems: 1, maxItems: MAX_INPUTS }),
+      Type.Array(part, { minItems: 1, maxItems: MAX_INPUTS }),
+    ],
+    {
+      description:
+        "A text, a list of texts that are classified separately, or the parts of one input.",
+    },
+  ),
+  preset: optional(Type.String()),
+  ...routedFields,
+});
 
 const verdicts = Type.Record(Type.String(), Type.Boolean());
 

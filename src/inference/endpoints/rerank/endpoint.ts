@@ -20,31 +20,17 @@ const MAX_DOCUMENTS = 10_000;
 const document = Type.Union([Type.String(), Type.Object({ text: Type.String() })]);
 
 /** The body of POST /v1/rerank in Cohere's and Jina's format. Other fields are passed to the provider. */
-const rerankBody = Type.Object(
-  {
-    model: optional(Type.String()),
-    query: Type.String({ minLength: 1 }),
-    documents: Type.Array(document, { minItems: 1, maxItems: MAX_DOCUMENTS }),
-    top_n: optional(
-      Type.Integer({ minimum: 1, description: "Number of results to return. All if absent." }),
-    ),
-    return_documents: optional(
-      Type.Boolean({ description: "Returns each document in its result." }),
-    ),
-    preset: optional(Type.String()),
-    ...routedFields,
-  },
-  {
-    examples: [
-      {
-        model: "sandbox/rerank",
-        query: "capital of France",
-        documents: ["Paris is the capital of France.", "Bread is baked in ovens."],
-        top_n: 1,
-      },
-    ],
-  },
-);
+const rerankBody = Type.Object({
+  model: optional(Type.String()),
+  query: Type.String({ minLength: 1 }),
+  documents: Type.Array(document, { minItems: 1, maxItems: MAX_DOCUMENTS }),
+  top_n: optional(
+    Type.Integer({ minimum: 1, description: "Number of results to return. All if absent." }),
+  ),
+  return_documents: optional(Type.Boolean({ description: "Returns each document in its result." })),
+  preset: optional(Type.String()),
+  ...routedFields,
+});
 
 const ranking = Type.Object(
   {

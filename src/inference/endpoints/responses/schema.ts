@@ -12,6 +12,7 @@ export const inputItem = Type.Object(
   { type: optional(Type.String()), id: optional(Type.String({ maxLength: MAX_ID_CHARACTERS })) },
   {
     title: "ResponseInputItem",
+    additionalProperties: true,
     description:
       "A message, function_call, function_call_output, custom_tool_call, custom_tool_call_output, reasoning, or item_reference.",
   },
@@ -26,7 +27,7 @@ const tool = Type.Object(
     strict: optional(Type.Boolean()),
     format: optional(Type.Object({ type: Type.String() })),
   },
-  { title: "ResponseTool" },
+  { title: "ResponseTool", additionalProperties: true },
 );
 
 const toolChoice = Type.Union(
@@ -61,92 +62,89 @@ const textFormat = Type.Object(
 const number = (minimum: number, maximum: number) => optional(Type.Number({ minimum, maximum }));
 
 /** The body of POST /v1/responses (spec 4.6), as OpenAI and Open Responses publish it. */
-export const responsesBody = Type.Object(
-  {
-    model: optional(
-      Type.String({ description: "Required if `models` is not given, and ignored otherwise." }),
+export const responsesBody = Type.Object({
+  model: optional(
+    Type.String({ description: "Required if `models` is not given, and ignored otherwise." }),
+  ),
+  input: optional(Type.Union([Type.String(), Type.Array(inputItem)])),
+  instructions: optional(Type.String()),
+  conversation: optional(
+    Type.Union([
+      Type.String({ minLength: 1, maxLength: MAX_ID_CHARACTERS }),
+      Type.Object({ id: Type.String({ minLength: 1, maxLength: MAX_ID_CHARACTERS }) }),
+    ]),
+  ),
+  previous_response_id: optional(Type.String({ minLength: 1, maxLength: MAX_ID_CHARACTERS })),
+  stream: optional(Type.Boolean()),
+  stream_options: optional(Type.Object({ include_obfuscation: optional(Type.Boolean()) })),
+  store: optional(Type.Boolean()),
+  background: optional(Type.Boolean()),
+  temperature: number(0, 2),
+  top_p: number(0, 1),
+  presence_penalty: number(-2, 2),
+  frequency_penalty: number(-2, 2),
+  top_logprobs: optional(Type.Integer({ minimum: 0, maximum: MAX_TOP_LOGPROBS })),
+  max_output_tokens: optional(Type.Integer({ minimum: 1, maximum: MAX_SAFE })),
+  max_tool_calls: optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: MAX_SAFE,
+      description: "Limit for tools that the gateway runs.",
+    }),
+  ),
+  parallel_tool_calls: optional(Type.Boolean()),
+  tools: optional(Type.Array(tool)),
+  tool_choice: optional(toolChoice),
+  text: optional(
+    Type.Object({
+      format: optional(textFormat),
+      verbosity: optional(Type.Enum(["low", "medium", "high"])),
+    }),
+  ),
+  reasoning: optional(
+    Type.Object({
+      effort: optional(Type.Enum([...REASONING_EFFORTS])),
+      summary: optional(Type.Enum(["auto", "concise", "detailed"])),
+    }),
+  ),
+  include: optional(Type.Array(Type.String())),
+  truncation: optional(Type.Enum(["auto", "disabled"])),
+  service_tier: optional(Type.String()),
+  prompt_cache_key: optional(Type.String({ maxLength: 512 })),
+  prompt_cache_retention: optional(Type.String()),
+  safety_identifier: optional(Type.String({ maxLength: 512 })),
+  user: optional(Type.String({ maxLength: 512 })),
+  metadata: optional(
+    Type.Object(
+      {},
+      {
+        description:
+          "Stored with the charge. At most 16 pairs besides `tags` and `idempotency_key`. A key has at most 64 characters, and a value 512. `idempotency_key` works like the header.",
+      },
     ),
-    input: optional(Type.Union([Type.String(), Type.Array(inputItem)])),
-    instructions: optional(Type.String()),
-    conversation: optional(
-      Type.Union([
-        Type.String({ minLength: 1, maxLength: MAX_ID_CHARACTERS }),
-        Type.Object({ id: Type.String({ minLength: 1, maxLength: MAX_ID_CHARACTERS }) }),
-      ]),
-    ),
-    previous_response_id: optional(Type.String({ minLength: 1, maxLength: MAX_ID_CHARACTERS })),
-    stream: optional(Type.Boolean()),
-    stream_options: optional(Type.Object({ include_obfuscation: optional(Type.Boolean()) })),
-    store: optional(Type.Boolean()),
-    background: optional(Type.Boolean()),
-    temperature: number(0, 2),
-    top_p: number(0, 1),
-    presence_penalty: number(-2, 2),
-    frequency_penalty: number(-2, 2),
-    top_logprobs: optional(Type.Integer({ minimum: 0, maximum: MAX_TOP_LOGPROBS })),
-    max_output_tokens: optional(Type.Integer({ minimum: 1, maximum: MAX_SAFE })),
-    max_tool_calls: optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: MAX_SAFE,
-        description: "Limit for tools that the gateway runs.",
-      }),
-    ),
-    parallel_tool_calls: optional(Type.Boolean()),
-    tools: optional(Type.Array(tool)),
-    tool_choice: optional(toolChoice),
-    text: optional(
-      Type.Object({
-        format: optional(textFormat),
-        verbosity: optional(Type.Enum(["low", "medium", "high"])),
-      }),
-    ),
-    reasoning: optional(
-      Type.Object({
-        effort: optional(Type.Enum([...REASONING_EFFORTS])),
-        summary: optional(Type.Enum(["auto", "concise", "detailed"])),
-      }),
-    ),
-    include: optional(Type.Array(Type.String())),
-    truncation: optional(Type.Enum(["auto", "disabled"])),
-    service_tier: optional(Type.String()),
-    prompt_cache_key: optional(Type.String({ maxLength: 512 })),
-    prompt_cache_retention: optional(Type.String()),
-    safety_identifier: optional(Type.String({ maxLength: 512 })),
-    user: optional(Type.String({ maxLength: 512 })),
-    metadata: optional(
-      Type.Object(
-        {},
-        {
-          description:
-            "Stored with the charge: at most 16 pairs, with keys of at most 64 characters and values of at most 512, not counting `tags` and `idempotency_key`. `idempotency_key` works like the header.",
-        },
-      ),
-    ),
-    models: optional(
-      Type.Array(Type.String({ minLength: 1 }), {
-        minItems: 1,
-        maxItems: MAX_FALLBACK_MODELS,
-        description: "Models to try in order, each if the previous one fails. Replaces `model`.",
-      }),
-    ),
-    provider: optional(providerPreferences),
-    preset: optional(Type.String()),
-    guardrail: optional(Type.String()),
-    session_id: optional(Type.String({ maxLength: 256 })),
-    trace: optional(Type.Object({})),
-    route_explain: optional(
-      Type.Boolean({
-        description: "Adds the response header X-Gateway-Route-Explain, which describes the route.",
-      }),
-    ),
-  },
-  { examples: [{ model: "sandbox/chat", input: "Hello", max_output_tokens: 100 }] },
-);
+  ),
+  models: optional(
+    Type.Array(Type.String({ minLength: 1 }), {
+      minItems: 1,
+      maxItems: MAX_FALLBACK_MODELS,
+      description: "Models to try in order, each if the previous one fails. Replaces `model`.",
+    }),
+  ),
+  provider: optional(providerPreferences),
+  preset: optional(Type.String()),
+  guardrail: optional(Type.String()),
+  session_id: optional(Type.String({ maxLength: 256 })),
+  trace: optional(Type.Object({})),
+  route_explain: optional(
+    Type.Boolean({
+      description: "Adds the response header X-Gateway-Route-Explain, which describes the route.",
+    }),
+  ),
+});
 
 const outputItem = Type.Object(
   { type: Type.String(), id: Type.String() },
-  { title: "ResponseOutputItem" },
+  { title: "ResponseOutputItem", additionalProperties: true },
 );
 
 const usage = Type.Object(
@@ -161,6 +159,40 @@ const usage = Type.Object(
   { title: "ResponseUsage" },
 );
 
+const nullableString = Type.Union([Type.String(), Type.Null()]);
+const nullableInteger = Type.Union([Type.Integer(), Type.Null()]);
+const open = { additionalProperties: true };
+
+/** The members of the request that a response repeats. */
+const repeatedMembers = {
+  previous_response_id: nullableString,
+  conversation: Type.Optional(Type.Object({ id: Type.String() })),
+  instructions: nullableString,
+  tools: Type.Array(Type.Object({ type: Type.String() }, open)),
+  tool_choice: Type.Union([Type.String(), Type.Object({ type: Type.String() }, open)]),
+  truncation: Type.String(),
+  parallel_tool_calls: Type.Boolean(),
+  text: Type.Object({
+    format: Type.Object({ type: Type.String() }, open),
+    verbosity: Type.Optional(Type.String()),
+  }),
+  top_p: Type.Number(),
+  presence_penalty: Type.Number(),
+  frequency_penalty: Type.Number(),
+  top_logprobs: Type.Integer(),
+  temperature: Type.Number(),
+  reasoning: Type.Object({ effort: nullableString, summary: nullableString }),
+  max_output_tokens: nullableInteger,
+  max_tool_calls: nullableInteger,
+  store: Type.Boolean(),
+  background: Type.Boolean(),
+  service_tier: Type.String(),
+  metadata: Type.Object({}),
+  safety_identifier: nullableString,
+  prompt_cache_key: nullableString,
+  user: nullableString,
+};
+
 /** A response (spec 2.5). */
 export const responseAnswer = Type.Object(
   {
@@ -172,6 +204,9 @@ export const responseAnswer = Type.Object(
     model: Type.String(),
     output: Type.Array(outputItem),
     usage: Type.Union([usage, Type.Null()]),
+    incomplete_details: Type.Union([Type.Object({ reason: Type.String() }), Type.Null()]),
+    error: Type.Union([Type.Object({ code: Type.String(), message: Type.String() }), Type.Null()]),
+    ...repeatedMembers,
   },
   { title: "ResponseObject" },
 );
@@ -201,6 +236,7 @@ export const responseEvent = Type.Object(
   { type: Type.String(), sequence_number: Type.Integer() },
   {
     title: "ResponseEvent",
+    additionalProperties: true,
     description:
       "Each frame is `event: ` with the type, and `data: ` with the event. The last frame is `data: [DONE]`.",
   },

@@ -12,30 +12,22 @@ const name = Type.String({ minLength: 1, maxLength: 256 });
  * The body of POST /v1/audio/speech (spec 4.3, and OpenAI's description). Other fields are passed to the
  * provider.
  */
-export const speechBody = Type.Object(
-  {
-    model: optional(Type.String()),
-    input: Type.String({ minLength: 1, maxLength: MAX_CHARACTERS }),
-    voice: Type.Union([name, Type.Object({ id: name }, { additionalProperties: false })]),
-    instructions: optional(Type.String({ maxLength: MAX_CHARACTERS })),
-    response_format: optional(Type.Enum(["mp3", "opus", "aac", "flac", "wav", "pcm"])),
-    speed: optional(Type.Number({ minimum: 0.25, maximum: 4 })),
-    stream: optional(
-      Type.Boolean({
-        description:
-          "If false, the answer is the complete audio with its length. Otherwise audio is streamed while it is generated.",
-      }),
-    ),
-    stream_format: optional(Type.Enum(["audio", "sse"])),
-    ...routedFields,
-  },
-  {
-    examples: [
-      { model: "sandbox/tts", input: "The quick brown fox.", voice: "alloy" },
-      { model: "sandbox/tts", input: "Good morning.", voice: "alloy", stream_format: "sse" },
-    ],
-  },
-);
+export const speechBody = Type.Object({
+  model: optional(Type.String()),
+  input: Type.String({ minLength: 1, maxLength: MAX_CHARACTERS }),
+  voice: Type.Union([name, Type.Object({ id: name }, { additionalProperties: false })]),
+  instructions: optional(Type.String({ maxLength: MAX_CHARACTERS })),
+  response_format: optional(Type.Enum(["mp3", "opus", "aac", "flac", "wav", "pcm"])),
+  speed: optional(Type.Number({ minimum: 0.25, maximum: 4 })),
+  stream: optional(
+    Type.Boolean({
+      description:
+        "If false, the answer is the complete audio with its length. Otherwise audio is streamed while it is generated.",
+    }),
+  ),
+  stream_format: optional(Type.Enum(["audio", "sse"])),
+  ...routedFields,
+});
 
 /** The events of a stream of events. */
 export const speechEvent = Type.Union(

@@ -97,7 +97,7 @@ export function transcriptionRoutes(
     responses: {
       200: {
         description:
-          "The transcript in the requested format (JSON, plain text, SubRip or WebVTT), or a stream of events if `stream` is true.",
+          "The transcript as JSON, plain text, SubRip or WebVTT. If `stream` is true, a stream of events.",
         schema: transcriptObject,
         eventSchema: transcriptEvent,
       },

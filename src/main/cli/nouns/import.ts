@@ -11,6 +11,7 @@ const litellm: Command = {
     author: { value: "NAME", meaning: "author in the ids of the models (default: team)" },
   },
   positional: "FILE",
+  isPositionalFile: true,
   run: async ({ options, positional }, context) => {
     if (positional === undefined) throw new UsageError("import litellm needs a file");
     const author = options.author ?? "team";

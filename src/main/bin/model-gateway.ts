@@ -1,7 +1,7 @@
 #!/usr/bin/env bun
 /* The command of the npm package. */
 import { fileURLToPath } from "node:url";
-import manifest from "../package.json" with { type: "json" };
+import manifest from "../../../package.json" with { type: "json" };
 import { runCommand } from "./run-command.ts";
 
 const fault = findRuntimeFault();
@@ -9,7 +9,7 @@ if (fault !== undefined) {
   process.stderr.write(`${fault}\n`);
   process.exit(1);
 }
-const folder = fileURLToPath(new URL("../", import.meta.url));
+const folder = fileURLToPath(new URL("../../../", import.meta.url));
 await runCommand({
   parameters: process.argv.slice(2),
   folder: () => folder,

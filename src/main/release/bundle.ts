@@ -3,7 +3,7 @@ import { cp, mkdir } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { type BunPlugin, Glob } from "bun";
 
-export const PROJECT = join(import.meta.dir, "..");
+export const PROJECT = join(import.meta.dir, "../../..");
 
 /** Packages that find files next to their modules when they run, so they are installed instead of bundled. */
 export const INSTALLED_PACKAGES = ["pyodide"] as const;
@@ -15,7 +15,7 @@ const PROGRAMS = [
   "src/main.ts",
   "src/main/cli/main.ts",
   "src/main/start/health-probe.ts",
-  "bin/model-gateway.ts",
+  "src/main/bin/model-gateway.ts",
 ];
 
 /** Module that holds the URL of the bundle's folder. It is in a chunk, and chunks are in one folder. */

@@ -2,13 +2,13 @@
 import { existsSync, mkdirSync, renameSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import archivePath from "package-archive";
-import { prepareDataFolder } from "../db/embedded/folders.ts";
+import { prepareDataFolder } from "../../../db/embedded/folders.ts";
 import { runCommand } from "./run-command.ts";
 
 await runCommand({
   parameters: process.argv.slice(2),
   folder: unpackedFolder,
-  // With this variable an executable of Bun runs scripts, as Bun itself does.
+  // An executable of Bun runs scripts, as Bun itself does, if this variable is set.
   environment: { ...process.env, BUN_BE_BUN: "1" },
 });
 

@@ -1,13 +1,13 @@
 /*
- * Builds the folder of the npm package, `dist/package` by default. The container image and the single executable contain the
- * same folder.
+ * Builds the folder of the npm package, `dist/package` by default. The container image and the single executable
+ * contain the same folder.
  */
 import { chmod, cp, readdir, rm } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import manifest from "../package.json" with { type: "json" };
+import manifest from "../../../package.json" with { type: "json" };
 import { bundle, INSTALLED_PACKAGES, PROJECT } from "./bundle.ts";
 
-const COMMAND = "bin/model-gateway.js";
+const COMMAND = "src/main/bin/model-gateway.js";
 const FILES = ["CHANGELOG.md", "LICENSE", "README.md", "docs", "gateway.config.schema.json"];
 const NOTICES = "THIRD-PARTY-NOTICES.txt";
 
@@ -27,12 +27,12 @@ export async function buildPackage(folder: string): Promise<string[]> {
   return bundled;
 }
 
-/** Of the documentation site only the built files are published. */
+/** Returns true for files to publish: of the documentation site only its built files. */
 function isPublished(path: string): boolean {
   return !/\/\.vitepress\/(?!dist(\/|$))/.test(path);
 }
 
-/** The manifest of the package: what is bundled is no dependency. */
+/** Returns the manifest of the package. Bundled packages are no dependencies of it. */
 function publishedManifest() {
   const { name, version, description, license, type, engines, optionalDependencies } = manifest;
   const dependencies = Object.fromEntries(

@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import { type BunPlugin, Glob } from "bun";
 import { pack } from "tar-stream";
-import manifest from "../package.json" with { type: "json" };
+import manifest from "../../../package.json" with { type: "json" };
 import { PROJECT } from "./bundle.ts";
 import { buildPackage } from "./package.ts";
 
@@ -31,7 +31,7 @@ try {
   await Bun.write(archive, await archiveOf(folder));
   const outfile = join(PROJECT, "dist", `model-gateway-${manifest.version}-${os}-${arch}`);
   await Bun.build({
-    entrypoints: [join(PROJECT, "bin", "executable.ts")],
+    entrypoints: [join(PROJECT, "src", "main", "bin", "executable.ts")],
     compile: { target: target as Bun.Build.CompileTarget, outfile },
     plugins: [embed(archive)],
   });
