@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { brotliDecompressSync } from "node:zlib";
@@ -159,6 +159,22 @@ describe("without a built site", () => {
     mkdirSync(later);
     writeFileSync(join(later, "index.html"), "built now");
     expect(await (await get("/docs/", {}, routes)).text()).toBe("built now");
+  });
+
+  test("the site is served anew once it is built again, and its old files are not found", async () => {
+    const again = join(folder, "again");
+    mkdirSync(again);
+    writeFileSync(join(again, "index.html"), "first");
+    writeFileSync(join(again, "old.js"), "");
+    const routes = documentationRoutes(new DocumentationSite(again));
+    expect(await (await get("/docs/", {}, routes)).text()).toBe("first");
+    rmSync(join(again, "old.js"));
+    expect(await refusalOf(get("/docs/old.js", {}, routes))).toBe("route_not_found");
+    writeFileSync(join(again, "index.html"), "second");
+    utimesSync(join(again, "index.html"), 1, 1);
+    writeFileSync(join(again, "new.js"), "");
+    expect(await (await get("/docs/", {}, routes)).text()).toBe("second");
+    expect((await get("/docs/new.js", {}, routes)).status).toBe(200);
   });
 });
 

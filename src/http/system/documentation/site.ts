@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readFileSync, statSync } from "node:fs";
 import { extname, join } from "node:path";
 import { bodyInPieces } from "../../../lib/body-pieces.ts";
 import { CompressedFile } from "../../compressed-file.ts";
@@ -23,7 +23,7 @@ const PLAIN_TEXT = "text/plain; charset=utf-8";
 const HASHED_FOLDER = "assets/";
 
 /**
- * The files of a folder that the gateway serves. Only files that the folder has at the first request
+ * The files of a folder that the gateway serves. Only files that the folder has when this is constructed
  * are found, whatever path a client sends. A file that was requested stays in memory.
  */
 class ServedFolder {
@@ -36,8 +36,9 @@ class ServedFolder {
     this.#names = new Set(names);
   }
 
+  /** Returns false also for a file that was deleted before its first request. */
   has(name: string): boolean {
-    return this.#names.has(name);
+    return this.#names.has(name) && (this.#files.has(name) || existsSync(join(this.#folder, name)));
   }
 
   /** Returns a file of the folder. */
@@ -69,7 +70,7 @@ type Found = { readonly file: CompressedFile } | { readonly location: string };
 /** The built site, and the sources of its pages. */
 export class DocumentationSite {
   readonly #folder: string;
-  #built: ServedFolder | undefined;
+  #built: { readonly files: ServedFolder; readonly builtMs: number } | undefined;
   #sources: ServedFolder | undefined;
 
   /** @param folder the folder of the built site */
@@ -105,10 +106,14 @@ export class DocumentationSite {
     return undefined;
   }
 
+  /** The site as it was built last: somebody may build it again while the gateway runs. */
   get #site(): ServedFolder | undefined {
-    if (this.#built === undefined && existsSync(join(this.#folder, INDEX))) {
-      this.#built = new ServedFolder(this.#folder, filesBelow(this.#folder));
+    const builtMs = statSync(join(this.#folder, INDEX), { throwIfNoEntry: false })?.mtimeMs;
+    if (builtMs === undefined) return undefined;
+    if (this.#built?.builtMs !== builtMs) {
+      const files = new ServedFolder(this.#folder, filesBelow(this.#folder));
+      this.#built = { files, builtMs };
     }
-    return this.#built;
+    return this.#built.files;
   }
 }
