@@ -106,7 +106,7 @@ export class DocumentationSite {
     return undefined;
   }
 
-  /** The site as it was built last: somebody may build it again while the gateway runs. */
+  /** The site as it was built last: a build while the gateway runs replaces it. */
   get #site(): ServedFolder | undefined {
     const builtMs = statSync(join(this.#folder, INDEX), { throwIfNoEntry: false })?.mtimeMs;
     if (builtMs === undefined) return undefined;
