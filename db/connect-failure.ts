@@ -44,7 +44,7 @@ export function describeFailure(error: unknown): string {
   const reason = PLAIN_TEXTS[String(code)] ?? message.split("\n", 1)[0]!;
   const text = error instanceof MigrationError ? `migration ${error.migration}: ${reason}` : reason;
   if (sqlState(cause) === INSUFFICIENT_PRIVILEGE) {
-    return `${text}; docs/guides/operations.md lists the rights that the role needs`;
+    return `${text}; docs/guides/operate/databases.md lists the rights that the role needs`;
   }
   if (sqlState(cause) === INVALID_AUTHORIZATION && message.includes("no encryption")) {
     return `${text}; does the server want TLS (sslmode=require)?`;

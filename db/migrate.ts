@@ -7,7 +7,11 @@ import {
 } from "./client.ts";
 import { applyFunctions, applyFunctionsNamedIn, haveFunctionsChanged } from "./functions.ts";
 import journal from "./migrations/meta/_journal.json" with { type: "json" };
-import { assertNoIncompleteRestore, isRestoreIncomplete } from "./queries/restore-mark.ts";
+import {
+  assertNoIncompleteRestore,
+  findTable,
+  isRestoreIncomplete,
+} from "./queries/restore-mark.ts";
 
 interface MigrationState {
   /** Names of the migrations that a start would apply, oldest first; then "functions" if it would change functions. */
@@ -53,11 +57,12 @@ export async function migrate(target: DatabaseTarget, log: MigrationLog = () => 
 
 /**
  * Brings the schema and the SQL functions up to date. Several instances may start at the same time: one migrates, the
- * others wait for it and find nothing left to do. Throws if a restore into the database is incomplete, or if its
- * schema is too old.
+ * others wait for it and find nothing left to do. Throws if a restore into the database is incomplete, if its schema is
+ * too old, or if its tables are not the gateway's.
  * @param sql a single connection, with MIGRATION_SETTINGS
  */
 export async function migrateSchema(sql: Database, log: MigrationLog): Promise<void> {
+  await assertTablesOfGateway(sql);
   // Checked without the lock, which a backup holds while it runs.
   if (await isUpToDate(sql)) return;
   await lockMigrations(sql, log);
@@ -78,6 +83,18 @@ async function lockMigrations(sql: Database, log: MigrationLog): Promise<void> {
   if (row!.is_locked) return;
   log("waiting for another gateway that migrates the database, or for a backup or restore of it");
   await sql`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;
+}
+
+/** Throws if the database has tables, and they are not the gateway's. */
+async function assertTablesOfGateway(sql: Database): Promise<void> {
+  const [row] = await sql<{ is_of_gateway: boolean }[]>`
+    SELECT to_regclass('api_keys') IS NOT NULL AND to_regclass('holds') IS NOT NULL AS is_of_gateway`;
+  if (row!.is_of_gateway) return;
+  const table = await findTable(sql);
+  if (table === undefined) return;
+  throw new Error(
+    `the database belongs to another program (it has the table ${table}): set DATABASE_URL to an empty database, or to one of a gateway`,
+  );
 }
 
 /** Returns false also while a restore runs, and after an incomplete one. */

@@ -7,7 +7,7 @@ import {
   prepareDatabase,
   type StartedDatabase,
 } from "./main/start/database.ts";
-import { announce, createFirstKeys } from "./main/start/first-keys.ts";
+import { announce, createFirstKeys, terminalOf } from "./main/start/first-keys.ts";
 import { openMasterKeys } from "./main/start/master-key.ts";
 import { freePort } from "./main/start/port.ts";
 import { StopSignals } from "./main/start/stop.ts";
@@ -34,10 +34,21 @@ function readStartConfig(
   });
 }
 
+/** Returns the format of the log. People read a terminal, programs read everything else. */
+function logOutput({ logFormat }: GatewayConfig) {
+  const isTerminal = process.stdout.isTTY === true;
+  const automatic = isTerminal ? ("text" as const) : ("json" as const);
+  const { NO_COLOR = "", TERM } = process.env;
+  return {
+    format: logFormat === "auto" ? automatic : logFormat,
+    hasColors: isTerminal && NO_COLOR === "" && TERM !== "dumb",
+  };
+}
+
 async function start(): Promise<void> {
   const role = readRole(process.argv.slice(2));
   const config = await readStartConfig(role.kind);
-  const telemetry = createTelemetry({ level: config.logLevel });
+  const telemetry = createTelemetry({ level: config.logLevel, ...logOutput(config) });
   // Workers share the log of their parent, whose first line covers them.
   if (role.kind !== "worker") telemetry.log.info({ version }, `starting model-gateway ${version}`);
   for (const warning of role.kind === "worker" ? [] : config.warnings) telemetry.log.warn(warning);
@@ -67,14 +78,14 @@ async function startSingleNode(
   signals: StopSignals,
 ): Promise<void> {
   // First, so that a start on a used port creates no database and shows no keys.
-  freePort(config);
+  await freePort(config);
   const serving = loadServing();
   const database = await openDatabase(config, telemetry.log);
   try {
     const { session, instance } = await connect(config, database, telemetry, signals);
     const { keyring, notice } = await openMasterKeys(config, session);
     if (notice !== undefined) telemetry.log.warn(notice);
-    const firstStart = await createFirstKeys(config, session, process.stdout.isTTY === true);
+    const firstStart = await createFirstKeys(config, session, terminalOf(telemetry));
     void session.end({ timeout: SESSION_END_SECONDS });
     const { serve } = await serving;
     const port = await serve({

@@ -1,5 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import { existsSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { CONFIG_VARIABLES } from "../src/platform/config/variables.ts";
 
@@ -12,7 +13,7 @@ const root = join(import.meta.dir, "..");
 const read = (path: string) => Bun.file(join(root, path)).text();
 const compose = Bun.YAML.parse(await read("compose.yaml")) as Json;
 const services = Object.entries<Json>(compose.services);
-const gateways = services.filter(([, { image }]) => image === "model-gateway");
+const gateways = services.filter(([, { image }]) => image?.startsWith("model-gateway:"));
 const dockerfile = await read("Dockerfile");
 const kubernetes = Bun.YAML.parse(await read("docs/deploy/kubernetes.yaml")) as Json[];
 const kind = (name: string) => kubernetes.find((one) => one.kind === name);
@@ -43,7 +44,8 @@ describe("compose.yaml", () => {
         "memory",
         "pids",
       ]);
-      const isWatched = service.healthcheck !== undefined || service.image === "model-gateway";
+      const isWatched =
+        service.healthcheck !== undefined || service.image.startsWith("model-gateway:");
       expect(isWatched, name).toBe(true);
     }
     expect(dockerfile).toContain("HEALTHCHECK ");
@@ -96,6 +98,25 @@ describe("the image", () => {
     }
   });
 });
+
+test.skipIf(Bun.which("systemd-analyze") === null)(
+  "the systemd unit is valid for a program and a folder that exist",
+  async () => {
+    const folder = mkdtempSync(join(tmpdir(), "gateway-unit-"));
+    try {
+      const unit = join(folder, "model-gateway.service");
+      const text = (await read("docs/deploy/model-gateway.service"))
+        .replace("/usr/local/bin/bun", process.execPath)
+        .replace(/^WorkingDirectory=.*$/m, `WorkingDirectory=${folder}`);
+      await Bun.write(unit, text);
+      const { stdout, stderr } = Bun.spawnSync(["systemd-analyze", "verify", unit]);
+      const lines = `${stdout}${stderr}`.split("\n");
+      expect(lines.filter((line) => line.includes("model-gateway.service"))).toEqual([]);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  },
+);
 
 describe("kubernetes.yaml", () => {
   test("runs the gateway without privileges, with probes, limits, secrets, and a budget of disruptions", () => {

@@ -4,20 +4,28 @@ import { dirname, join } from "node:path";
 import { Glob } from "bun";
 import { MAX_LINE_BYTES } from "../src/jobs/files/json-lines-check.ts";
 import { uploadForm } from "../src/jobs/files/routes.ts";
-import { CONFIG_VARIABLES, variablesTable } from "../src/platform/config/variables.ts";
+import {
+  CONFIG_VARIABLES,
+  VARIABLE_GROUPS,
+  variablesTable,
+} from "../src/platform/config/variables.ts";
 import { clientsTable } from "./clients/table.ts";
 
 const root = join(import.meta.dir, "..");
 const read = (path: string): Promise<string> => Bun.file(join(root, path)).text();
-const pages = ["*.md", "docs/**/*.md"]
+const pages = ["*.md", "docs/**/*.md", "examples/**/*.md"]
   .flatMap((pattern) => [...new Glob(pattern).scanSync({ cwd: root })])
   .sort();
 
-test("the table of variables is the configuration's own", async () => {
-  expect(await read("docs/reference/configuration.md")).toContain(
-    `<!-- variables -->\n${variablesTable()}\n<!-- /variables -->`,
-  );
-});
+test.each([...VARIABLE_GROUPS])(
+  "the table of the variables of %s is the configuration's own",
+  async (group) => {
+    const reference = pages.filter((page) => page.startsWith("docs/reference/configuration"));
+    const texts = await Promise.all(reference.map(read));
+    const table = `<!-- variables: ${group} -->\n${variablesTable(group)}\n<!-- /variables -->`;
+    expect(texts.filter((text) => text.includes(table))).toHaveLength(1);
+  },
+);
 
 test("the table of clients is made of their tests", async () => {
   expect(await read("docs/guides/clients/index.md")).toContain(
@@ -42,8 +50,8 @@ test("every path on the map exists, and every source folder is on it", async () 
   }
 });
 
-test("the page of the architecture answers twenty questions with files that exist", async () => {
-  const page = await read("docs/explanation/architecture.md");
+test("the page of questions answers twenty of them with files that exist", async () => {
+  const page = await read("docs/explanation/where-is.md");
   const files = [...page.matchAll(/^\| [^|]+\? \| `([^`]+)` \|$/gm)].map(([, file]) => file!);
   expect(files.length).toBeGreaterThanOrEqual(20);
   expect(files.filter((file) => !existsSync(join(root, file)))).toEqual([]);
@@ -87,7 +95,7 @@ test("alerts and the Grafana dashboard name only metrics that the gateway has", 
   for (const path of [
     "docs/deploy/prometheus-rules.yml",
     "docs/deploy/grafana-dashboard.json",
-    "docs/guides/operations.md",
+    "docs/guides/operate/monitoring.md",
   ]) {
     const named = (await read(path)).matchAll(/\b((?:gateway|process)_[a-z]+_[a-z_]+)/g);
     const metrics = [...named].map(([, name]) => name!.replace(/_(bucket|sum|count)$/, ""));
@@ -98,7 +106,7 @@ test("alerts and the Grafana dashboard name only metrics that the gateway has", 
 
 test("the files of deployments name only variables that the gateway reads", async () => {
   const known = new Set(CONFIG_VARIABLES.map(({ name }) => name));
-  for await (const path of new Glob("docs/deploy/*").scan({ cwd: root })) {
+  for await (const path of new Glob("docs/deploy/**/*").scan({ cwd: root })) {
     const named = (await read(path)).matchAll(/\b((?:GATEWAY|S3)_[A-Z_]+|\w+_URL)\b/g);
     const unknown = [...named].map(([, name]) => name!).filter((name) => !known.has(name));
     expect({ path, unknown }).toEqual({ path, unknown: [] });
@@ -117,6 +125,20 @@ function headingIds(page: string): string[] {
 
 test("the files page and the description state how long a line of an uploaded file may be", async () => {
   const limit = `at most ${MAX_LINE_BYTES / 1024 / 1024} MB`;
-  expect(await read("docs/reference/api/fine-tuning.md")).toContain(`each line of ${limit}`);
+  expect(await read("docs/reference/api/files.md")).toContain(`each line of ${limit}`);
   expect(JSON.stringify(uploadForm)).toContain(`Each line of both has ${limit}`);
+});
+
+test("each message on the page of troubleshooting is one of the gateway's", async () => {
+  let sources = "";
+  for await (const path of new Glob("{src,db}/**/*.ts").scan({ cwd: root })) {
+    sources += await read(path);
+  }
+  const rows = (await read("docs/guides/troubleshooting.md")).matchAll(/^\| (`.+?) \|/gm);
+  const parts = [...rows]
+    .flatMap(([, cell]) => [...cell!.matchAll(/`([^`]+)`/g)])
+    .flatMap(([, message]) => message!.split("…"))
+    .map((part) => part.trim());
+  expect(parts.length).toBeGreaterThan(20);
+  expect(parts.filter((part) => !sources.includes(part))).toEqual([]);
 });

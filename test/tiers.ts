@@ -1,10 +1,15 @@
 /*
- * Which test files run when. `bun run test` leaves out what starts, kills or restarts processes and
- * databases, what tries many schedules, and what installs clients of other languages; `test:all` runs every
- * file; `test:thorough` runs those left out once more at full length.
+ * Which test files run when. `bun run test` leaves out LONG files and files that take more than
+ * MAX_QUICK_SECONDS; `test:all` runs every file; `test:thorough` runs the LONG files at full length.
  */
 
-/** Folders and files that `bun run test` leaves out: long, and about more than one process. */
+/** Files of `bun run test` take at most this time by durations.json. */
+export const MAX_QUICK_SECONDS = 4;
+
+/**
+ * Folders and files that start, kill or restart processes and databases, try many schedules, or install clients
+ * of other languages. Each runs in a process of its own.
+ */
 export const LONG = [
   "test/backup/",
   "test/clients/coding-agents.test.ts",
@@ -14,6 +19,8 @@ export const LONG = [
   "test/cluster/redis-loss.test.ts",
   "test/crash/",
   "test/cli/embedded-database.test.ts",
+  "test/docs/examples.test.ts",
+  "test/docs/site.test.ts",
   "test/embedded/",
   "test/ledger/driver-failed-statements.test.ts",
   "test/ledger/ledger-outage.test.ts",
@@ -22,38 +29,13 @@ export const LONG = [
   "test/clustered/",
   "test/overload/large-bodies.test.ts",
   "test/ownership/heartbeat-thread.test.ts",
+  "test/release/executable.test.ts",
+  "test/release/npm-package.test.ts",
   "test/simulation/",
   "test/start/",
   "test/upgrade/",
   "test/webhooks/chaos.test.ts",
   "test/webhooks/tenants.test.ts",
-] as const;
-
-/** Started first in their part of the run, because they take longest there. */
-export const LONGEST = [
-  "test/cli/embedded-database.test.ts",
-  "test/clients/anthropic-sdk.test.ts",
-  "test/clients/python-clients.test.ts",
-  "test/cluster/redis-loss.test.ts",
-  "test/clustered/budget-races.test.ts",
-  "test/crash/clustered.test.ts",
-  "test/crash/database-loss.test.ts",
-  "test/crash/owed-refunds.test.ts",
-  "test/crash/stop.test.ts",
-  "test/crash/swallowed-packets.test.ts",
-  "test/dashboard/settings.browser.test.ts",
-  "test/endpoints/chat-long-same.test.ts",
-  "test/endpoints/chat-provider-garbage.test.ts",
-  "test/endpoints/responses-python.test.ts",
-  "test/fine-tuning/provider.test.ts",
-  "test/overload/long-bodies.test.ts",
-  "test/start/first-start.test.ts",
-  "test/start/generated-master-key.test.ts",
-  "test/start/refused-start.test.ts",
-  "test/start/workers.test.ts",
-  "test/tools/code-interpreter/bounds.test.ts",
-  "test/tools/code-interpreter/code-interpreter.test.ts",
-  "test/vector-stores/embedding.test.ts",
 ] as const;
 
 /**

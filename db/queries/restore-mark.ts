@@ -1,3 +1,4 @@
+import { CLI } from "../../src/lib/command-line.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 
 /*
@@ -14,8 +15,7 @@ export async function isRestoreIncomplete(sql: Session): Promise<boolean> {
   return row!.is_marked;
 }
 
-export const RESTORE_INCOMPLETE =
-  "a restore into this database was interrupted: run `bun run cli restore` with the archive again";
+export const RESTORE_INCOMPLETE = `a restore into this database was interrupted: run "${CLI} restore" with the archive again`;
 
 export async function assertNoIncompleteRestore(sql: Session): Promise<void> {
   if (await isRestoreIncomplete(sql)) throw new Error(RESTORE_INCOMPLETE);

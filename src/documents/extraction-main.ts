@@ -15,8 +15,6 @@ import { DocumentFault } from "./text-sink.ts";
 const REUSABLE_BYTES = 402_653_184;
 const NEW_LINE = 0x0a;
 
-await serve();
-
 async function serve(): Promise<void> {
   setPriority(constants.priority.PRIORITY_LOW);
   const bounds = JSON.parse(process.argv[2]!) as ExtractionBounds;
@@ -102,3 +100,5 @@ class Input {
     return content;
   }
 }
+
+await serve();

@@ -1,3 +1,4 @@
+import { SCRIPT_ENVIRONMENT } from "../lib/script-environment.ts";
 import type { ChunkSize } from "./chunk-text.ts";
 import { DocumentFault } from "./text-sink.ts";
 
@@ -128,7 +129,10 @@ class ExtractionProcess {
   constructor(bounds: ExtractionBounds) {
     this.#bounds = bounds;
     const command = [process.execPath, "--no-env-file", SCRIPT, JSON.stringify(bounds)];
-    this.#child = Bun.spawn(command, { env: {}, stdio: ["pipe", "pipe", "ignore"] });
+    this.#child = Bun.spawn(command, {
+      env: SCRIPT_ENVIRONMENT,
+      stdio: ["pipe", "pipe", "ignore"],
+    });
     this.#lines = linesOf(this.#child.stdout);
     void this.#child.exited.then(() => {
       this.#isGone = true;

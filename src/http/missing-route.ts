@@ -16,8 +16,8 @@ const INSTEAD: Readonly<Record<string, string>> = {
   "/v1": "/v1/models",
   "/health": "/healthz",
   "/ready": "/readyz",
-  "/swagger": "/docs",
-  "/redoc": "/docs",
+  "/swagger": "/docs/api-reference",
+  "/redoc": "/docs/api-reference",
 };
 
 /** Finds the path that the caller of an unknown path most likely meant. */

@@ -1,7 +1,7 @@
 /**
  * Splits a stream of server-sent events into the data of each event (WHATWG HTML, 9.2.6). It works on bytes as
  * latin1 characters. A UTF-8 character split between two pieces therefore survives, and a relay can send
- * identical bytes. docs/explanation/architecture.md says why the gateway does not use eventsource-parser.
+ * identical bytes. docs/explanation/built-by-hand.md says why the gateway does not use eventsource-parser.
  */
 export class EventSplitter {
   readonly #maxEventBytes: number;

@@ -25,6 +25,7 @@ import { type DashboardDependencies, dashboardRoutes } from "../dashboard/routes
 import type { Offers } from "../dashboard/settings.ts";
 import { openApiDocument } from "../http/openapi.ts";
 import type { RouteDefinition } from "../http/route.ts";
+import { documentationRoutes } from "../http/system/documentation/routes.ts";
 import { healthRoutes, metricsRoutes } from "../http/system/monitoring.ts";
 import { descriptionRoutes } from "../http/system/pages.ts";
 import { responseCacheRoutes } from "../inference/cache/routes.ts";
@@ -155,6 +156,7 @@ export function mountedRoutes(dependencies: RouteDependencies): RouteDefinition[
   ];
   return [
     ...routes,
+    ...documentationRoutes(),
     ...dashboardRoutes(routes, { ...dependencies.dashboard, offers: offersOf(dependencies) }),
   ];
 }

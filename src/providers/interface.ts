@@ -466,6 +466,8 @@ export class ProviderFailure extends Error {
   readonly isLasting: boolean;
   /** True if the provider rejected the request because it exceeds the model's context. */
   readonly isTooLong: boolean;
+  /** The log shows no stack, because the failure is the provider's. */
+  readonly isExpected = true;
   /** `error.details` of Anthropic's API, such as `{error_code: "image_dimensions_too_large"}`. */
   readonly details: Readonly<Record<string, unknown>> | undefined;
 

@@ -1,10 +1,14 @@
 import { expect, test } from "bun:test";
+import { mkdtempSync, readdirSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import fc from "fast-check";
 import { parseApiKey } from "../../src/lib/api-key-format.ts";
 import type { CommandContext } from "../../src/main/cli/command.ts";
-import { COMMANDS, runCli } from "../../src/main/cli/run-cli.ts";
+import { COMMANDS } from "../../src/main/cli/commands.ts";
+import { runCli } from "../../src/main/cli/run-cli.ts";
 import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
-import { printed, runCliProcess } from "./cli-runs.ts";
+import { printed, runCliHere, runCliProcess } from "./cli-runs.ts";
 
 const context: CommandContext = {
   // A port that nobody listens on: what gets past the command line fails there, with exit code 1.
@@ -137,13 +141,49 @@ test("help tells every command, each noun its verbs, and each command its option
   const everything = await run("--help");
   expect(everything.exitCode).toBe(0);
   expect((await run()).output).toBe(everything.output);
+  expect((await run("help")).output).toBe(everything.output);
   for (const { noun, verb, options } of COMMANDS) {
     const words = verb === undefined ? [noun] : [noun, verb];
     expect(everything.output).toContain(words.join(" "));
     expect((await run(noun, "--help")).output).toContain(words.join(" "));
     const own = await run(...words, "--help");
     expect(own.exitCode).toBe(0);
+    expect(await run("help", ...words)).toEqual(own);
+    for (const line of [...everything.output.split("\n"), ...own.output.split("\n")]) {
+      expect({ line, fits: line.length <= 80 }).toEqual({ line, fits: true });
+    }
     for (const name of [...Object.keys(options), "json"]) expect(own.output).toContain(`--${name}`);
+  }
+});
+
+test.each([
+  [["key"], "did you mean keys?"],
+  [["keys", "creat"], "did you mean create?"],
+  [["keys", "create", "--nme", "x"], "did you mean --name?"],
+  [["help", "doctr"], "did you mean doctor?"],
+])("%j is refused with the nearest name", async (argv, suggestion) => {
+  const { exitCode, errorText } = await run(...argv);
+  expect(exitCode).toBe(2);
+  expect(errorText).toEndWith(`${suggestion}\n`);
+});
+
+test("a command in a folder without a database creates none, and names the folder", async () => {
+  const folder = mkdtempSync(join(tmpdir(), "gateway-cli-"));
+  try {
+    const missing = join(folder, "missing");
+    for (const [dataDir, fault] of [
+      [missing, "does not exist"],
+      [folder, "has no database"],
+    ] as const) {
+      const { exitCode, stderr } = await runCliHere({ DATA_DIR: dataDir }, "keys", "list");
+      expect({ exitCode, stderr }).toEqual({
+        exitCode: 1,
+        stderr: `the data folder ${dataDir} ${fault}: start the gateway once, or set DATA_DIR or DATABASE_URL as for the gateway\n`,
+      });
+    }
+    expect(readdirSync(folder)).toEqual([]);
+  } finally {
+    rmSync(folder, { recursive: true });
   }
 });
 

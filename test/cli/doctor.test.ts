@@ -170,7 +170,7 @@ test("a port that another program has is wrong", async () => {
     {
       name: "port",
       state: "wrong",
-      detail: `PORT: port ${taken.port} on 127.0.0.1 is already in use`,
+      detail: `PORT: port ${taken.port} on 127.0.0.1 is already in use by another program: stop it, or set PORT to a free port`,
     },
   ]);
   await taken.stop(true);

@@ -71,6 +71,7 @@ describe("without any variable", () => {
       tracing: undefined,
       metricExport: undefined,
       logLevel: "info",
+      logFormat: "auto",
       providers: [{ id: "sandbox", type: "sandbox", baseUrl: "" }],
       models: [],
       sandbox: true,

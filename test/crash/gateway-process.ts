@@ -27,6 +27,8 @@ export interface LaunchOptions {
   readonly fromSource?: boolean;
   /** The file to start, where it is another program. */
   readonly program?: string | undefined;
+  /** Replaces Bun and the file. */
+  readonly command?: readonly string[];
 }
 
 /** A gateway in a process of its own: `src/main.ts`, or what the run has bundled of it. */
@@ -48,23 +50,21 @@ export function launchGateway(options: LaunchOptions): GatewayProcess {
   const { dataDir, cwd = join(dataDir, ".."), prefix = [], environment = {} } = options;
   const own = options.fromSource === true ? programSource("gateway") : programFile("gateway");
   const program = options.program ?? own;
+  const command = options.command ?? [process.execPath, "--no-env-file", program];
   const startedMs = performance.now();
-  const child = Bun.spawn(
-    [...prefix, process.execPath, "--no-env-file", program, ...(options.parameters ?? [])],
-    {
-      // Not the checkout, where a developer's own configuration may lie.
-      cwd,
-      stdio: ["ignore", "pipe", "pipe"],
-      env: {
-        ...programEnvironment(),
-        BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
-        PORT: "0",
-        DATA_DIR: dataDir,
-        ...environment,
-      },
-      detached: true,
+  const child = Bun.spawn([...prefix, ...command, ...(options.parameters ?? [])], {
+    // Not the checkout, where a developer's own configuration may lie.
+    cwd,
+    stdio: ["ignore", "pipe", "pipe"],
+    env: {
+      ...programEnvironment(),
+      BUN_CONFIG_MAX_HTTP_REQUESTS: "65336",
+      PORT: "0",
+      DATA_DIR: dataDir,
+      ...environment,
     },
-  );
+    detached: true,
+  });
   const stdout = collect(child.stdout);
   const stderr = collect(child.stderr);
   // Its end is known before the last that it said is read; a child of its own may keep the pipes open.

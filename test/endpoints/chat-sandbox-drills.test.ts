@@ -105,16 +105,10 @@ describe("a drill alone", () => {
   });
 });
 
-test("the page names every model of the sandbox, and its requests are answered", async () => {
-  const page = await Bun.file(join(import.meta.dir, "../../docs/sandbox.md")).text();
-  for (const { id } of sandboxModels()) expect(page).toContain(`\`${id}\``);
-  const bodies = [...page.matchAll(/-d '(\{.*"messages".*\})'/g)].map(([, body]) => body!);
-  expect(bodies.length).toBePositive();
-  for (const body of bodies) {
-    const response = await gateway.request("POST", "/v1/chat/completions", body);
-    expect([body, response.status]).toEqual([body, 200]);
-    await response.text();
-  }
+test("the page names every model of the sandbox", async () => {
+  const page = await Bun.file(join(import.meta.dir, "../../docs/reference/sandbox.md")).text();
+  const ids = sandboxModels().map(({ id }) => id);
+  expect(ids.filter((id) => !page.includes(`\`${id}\``))).toEqual([]);
 });
 
 test("the books are closed afterwards", () => expectBooksClosed(gateway));

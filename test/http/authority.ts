@@ -151,6 +151,6 @@ export const AUTHORITY: Readonly<Record<string, Authority>> = {
   "GET /readyz": "public",
   "GET /metrics": "public",
   "GET /openapi.json": "public",
-  "GET /docs": "public",
+  "GET /docs/api-reference": "public",
   "GET /docs/scalar.js": "public",
 };

@@ -8,7 +8,7 @@ beforeAll(async () => {
 });
 afterAll(() => gateway.stop());
 
-test.each(["/healthz", "/v1/models", "/v1/keys", "/openapi.json", "/docs"])(
+test.each(["/healthz", "/v1/models", "/v1/keys", "/openapi.json", "/docs/", "/docs/api-reference"])(
   "HEAD %s tells the status and the length that GET has, or no length, and sends no body",
   async (path) => {
     const get = await sendRaw(gateway, { method: "GET", path });

@@ -263,7 +263,7 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "GET /readyz": NONE,
   "GET /metrics": NONE,
   "GET /openapi.json": NONE,
-  "GET /docs": NONE,
+  "GET /docs/api-reference": NONE,
   "GET /docs/scalar.js": NONE,
 };
 

@@ -1,16 +1,21 @@
 import type { RequestContext, RouteDefinition } from "../../src/http/route.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 
-/** Calls a route that needs no key, as the pipeline would after its checks. */
+/**
+ * Calls a route that needs no key, as the pipeline would after its checks.
+ *
+ * @param requested the path of the request, if it is not that of the route
+ */
 export async function callPublic(
   routes: readonly RouteDefinition[],
   path: string,
   headers: Record<string, string> = {},
+  requested = path,
 ): Promise<{ response: Response; errorCode: string | undefined }> {
   const route = routes.find((one) => one.path === path && one.access.kind === "public");
   if (route === undefined) throw new Error(`no public route ${path}`);
   const context: RequestContext = {
-    request: new Request(`http://localhost${path}`, { headers }),
+    request: new Request(`http://localhost${requested}`, { headers }),
     requestId: "req_1",
     address: "",
     startedMs: 0,

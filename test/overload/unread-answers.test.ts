@@ -23,7 +23,15 @@ const answered = async (path: string): Promise<number> => {
   );
 };
 
-test.each(["/openapi.json", "/docs", "/docs/scalar.js", "/healthz", "/v1/models", "/metrics"])(
+test.each([
+  "/openapi.json",
+  "/docs/api-reference",
+  "/docs/scalar.js",
+  "/llms.txt",
+  "/healthz",
+  "/v1/models",
+  "/metrics",
+])(
   "a client that asks for %s again and again and reads nothing is not answered into memory",
   async (path) => {
     const before = await answered(path);

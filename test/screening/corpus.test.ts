@@ -44,7 +44,7 @@ async function counted(): Promise<Map<string, Counts>> {
 
 test("of a corpus of 200 lines so much is found, missed and wrongly found as the handbook says", async () => {
   const counts = await counted();
-  const page = await Bun.file(join(root, "docs/guides/guardrails.md")).text();
+  const page = await Bun.file(join(root, "docs/reference/guardrail-rules.md")).text();
   const stated = [...page.matchAll(/^\| `(\w+)` \| (\d+) \| (\d+) \| (\d+) \| (\d+) \|/gm)];
   const told = stated.map(([, entity, ...numbers]) => [entity, ...numbers.map(Number)]);
   const measured = ENTITIES.map((entity) => {

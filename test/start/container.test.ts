@@ -1,8 +1,13 @@
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import { YAML } from "bun";
 import manifest from "../../package.json" with { type: "json" };
+import {
+  DOCUMENTATION_FOLDER,
+  readSource,
+  sourceFiles,
+} from "../../src/http/system/documentation/pages.ts";
 import { CONFIG_VARIABLES } from "../../src/platform/config/variables.ts";
 
 /* What can be known of the image and the composition without an engine to build them. */
@@ -24,18 +29,35 @@ test("all that the image copies is there, and is let through to the engine", () 
   }
 });
 
+test("the build of the image has the files outside docs that pages link", () => {
+  const copied = [...dockerfile.matchAll(/^COPY (?!--from)(.+) \S+$/gm)].flatMap(([, names]) =>
+    names!.split(" "),
+  );
+  for (const page of sourceFiles().filter((file) => file.endsWith(".md"))) {
+    for (const [, link] of readSource(page).matchAll(/\]\((\.\.\/[^)#\s]+)/g)) {
+      const path = relative(root, join(DOCUMENTATION_FOLDER, dirname(page), link!));
+      expect({ page, top: copied.includes(path.split("/")[0]!) }).toEqual({ page, top: true });
+    }
+  }
+});
+
 test("the image holds what its installation and its start need", () => {
   for (const patch of Object.values(manifest.patchedDependencies)) {
     expect(dockerfile).toContain(`COPY ${patch.slice(0, patch.lastIndexOf("/"))} `);
   }
-  const programs = [...dockerfile.matchAll(/"(src\/[^"]+)"/g)].map(([, name]) => name!);
+  // The build bundles each program under the name of its source.
+  const programs = [...dockerfile.matchAll(/"(src\/[^"]+)\.js"/g)].map(([, name]) => `${name}.ts`);
   expect(programs).toHaveLength(2);
   for (const name of programs) expect(existsSync(join(root, name))).toBeTrue();
   const settings = manifest.scripts.start.match(/\bBUN_\w+=[\d.]+/g)!;
   expect(settings).toHaveLength(2);
   for (const setting of settings) expect(dockerfile).toContain(setting);
   expect(dockerfile).toMatch(/^USER bun$/m);
-  expect(dockerfile.match(/^FROM oven\/bun:(\S+)-slim/gm)).toHaveLength(2);
+  const images = dockerfile.match(/oven\/bun:\S+/g)!;
+  expect(images).toHaveLength(2);
+  expect(new Set(images).size).toBe(1);
+  const [, published] = dockerfile.split(/^FROM oven/m);
+  expect(published).not.toMatch(/^COPY (?!--from)/m);
 });
 
 interface Composition {

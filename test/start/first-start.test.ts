@@ -1,6 +1,7 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { version } from "../../package.json";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import {
   exitOf,
@@ -159,8 +160,20 @@ function onTerminal(dataDir: string, port: number, data: (_: unknown, bytes: Uin
   });
 }
 
+/** Runs the command of the banner as printed, and returns its answer. */
+async function commandOfBanner(shown: string, secretKey?: string): Promise<object> {
+  const command = /Try it in another terminal:\s+((?:export|curl) [\s\S]*? -d '.*')/.exec(
+    shown,
+  )?.[1];
+  const child = Bun.spawn(["sh", "-c", command!.replaceAll("\r", "")], {
+    env: { PATH: process.env.PATH, SECRET_KEY: secretKey },
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  return (await new Response(child.stdout).json()) as object;
+}
+
 test(
-  "on a terminal the first start shows the address and the keys once, and writes no file",
+  "on a terminal the first start shows the addresses, the keys once, and a command that works, and writes no file",
   async () => {
     const dataDir = await grounds.newDataDirWithDatabase();
     let shown = "";
@@ -174,16 +187,33 @@ test(
     };
     const first = await launchOnTerminal();
     const secretKey = /Secret key +(gateway_sk_\w{38})/.exec(shown)?.[1];
-    const baseUrl = /Base URL +(http:\S+)/.exec(shown)?.[1];
+    await until("the banner is shown", () => shown.includes("-d '"));
+    const baseUrl = /Base URL +(http:\S+)\/v1\r?\n/.exec(shown)?.[1];
+    expect(shown).toContain(`model-gateway ${version}`);
     expect(shown).toMatch(/Management key +gateway_mgmt_\w{38}/);
     expect(existsSync(join(dataDir, "first-keys.json"))).toBeFalse();
+    for (const [label, path] of [
+      ["Dashboard", "/dashboard"],
+      ["Documentation", "/docs/"],
+    ]) {
+      const address = new RegExp(`${label} +(http:\\S+)`).exec(shown)?.[1];
+      expect(address).toBe(`${baseUrl}${path}`);
+      expect((await fetch(address!)).status).toBe(200);
+    }
     expect((await chat(baseUrl!, secretKey!)).status).toBe(200);
+    expect(await commandOfBanner(shown)).toMatchObject({ object: "chat.completion" });
+    await until("the request is logged", () => shown.includes("POST /v1/chat/completions 200"));
+    expect(shown).not.toContain('{"level"');
     // Ctrl-C, as a person would end it.
     first.terminal!.write("\x03");
     expect(await first.exited).toBe(0);
+    await until("its end is shown", () => / INFO {2}stopped\r?\n/.test(shown));
+    expect(shown).toContain("draining: 0 requests running");
     shown = "";
     const second = await launchOnTerminal();
     expect(shown).not.toMatch(KEY);
+    await until("the banner is shown", () => shown.includes("-d '"));
+    expect(await commandOfBanner(shown, secretKey)).toMatchObject({ object: "chat.completion" });
     second.kill("SIGTERM");
     expect(await second.exited).toBe(0);
   },

@@ -27,7 +27,7 @@ test(
       "GATEWAY_MASTER_KEY is not the master key that this database is sealed with: ",
     );
     expect(line).toContain("GATEWAY_MASTER_KEY_PREVIOUS");
-    expect(line).toContain("bun run cli master-key rotate");
+    expect(line).toMatch(/(?:bun run|model-gateway) cli master-key rotate/);
     const doctor = await runCliProcess(
       { DATABASE_URL: database.url, GATEWAY_MASTER_KEY: wrong },
       "doctor",

@@ -36,10 +36,10 @@ test("of several that migrate at once one does it", async () => {
 test("a migration that fails leaves nothing behind, and is the whole of it next time", async () => {
   await withEmptyDatabase(async ({ url, sql }) => {
     // In the way of a later migration than the first.
-    await sql`CREATE TABLE master_key (id int)`;
+    await sql`CREATE TYPE master_key AS (id int)`;
     await expect(migrate({ url })).rejects.toThrow("master_key");
     expect(await appliedMigrations(sql)).toEqual([]);
-    await sql`DROP TABLE master_key`;
+    await sql`DROP TYPE master_key`;
     await migrate({ url });
     expect((await readMigrationState(sql)).pending).toEqual([]);
   });
@@ -81,7 +81,7 @@ test("the log says what is applied, what is waited for, and how long it took", a
 
 test("a failure names the migration, and in place of its statement what the database says", async () => {
   await withEmptyDatabase(async ({ url, sql }) => {
-    await sql`CREATE TABLE master_key (id int)`;
+    await sql`CREATE TYPE master_key AS (id int)`;
     const failure = await migrate({ url }).catch((error: Error) => error.message);
     expect(failure).toMatch(/^migration \d{4}_[a-z-]+: relation "master_key" already exists$/);
   });

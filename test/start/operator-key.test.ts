@@ -25,7 +25,7 @@ test("GATEWAY_OPERATOR_KEY is added at any start, once, and not again after it w
           { cwd: folder },
         ),
         database.sql,
-        false,
+        undefined,
       );
     const found = (key: string) => findOperatorKey({ hash: hashApiKey(key) }).run(database.sql);
     await start();

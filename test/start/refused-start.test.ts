@@ -1,9 +1,11 @@
 import { afterAll, describe, expect, test } from "bun:test";
 import { existsSync, mkdirSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { connectDatabase } from "../../db/client.ts";
+import { version } from "../../package.json";
 import { generateApiKey } from "../../src/lib/api-key-format.ts";
 import { exitOf, type GatewayProcess, Grounds } from "../crash/gateway-process.ts";
-import { createTestDatabase } from "../support/database.ts";
+import { createEmptyDatabase, createTestDatabase } from "../support/database.ts";
 import { chat } from "./client.ts";
 
 const TIMEOUT_MS = 60_000;
@@ -136,6 +138,37 @@ test(
 );
 
 test(
+  "a database of another program is refused by the name of a table, and stays as it is",
+  async () => {
+    const database = await createEmptyDatabase();
+    const sql = connectDatabase(database, { poolSize: 1, applicationName: "other program" });
+    try {
+      await sql`CREATE TABLE customers (id int)`;
+      // Its migrations have a table of the same name as the gateway's.
+      await sql`CREATE SCHEMA drizzle`;
+      await sql`CREATE TABLE drizzle.__drizzle_migrations (
+        id SERIAL PRIMARY KEY, hash text NOT NULL, created_at bigint)`;
+      await sql`INSERT INTO drizzle.__drizzle_migrations (hash, created_at) VALUES ('a', 9e15)`;
+      const environment = { DATABASE_URL: database.url, GATEWAY_MASTER_KEY: MASTER_KEY };
+      const line = await refusal(grounds.launch({ dataDir: grounds.newDataDir(), environment }));
+      expect(line).toMatch(
+        /^the database belongs to another program \(it has the table \w+\): set DATABASE_URL to /,
+      );
+      const tables = await sql`
+        SELECT tablename FROM pg_tables WHERE schemaname IN ('public', 'drizzle') ORDER BY 1`;
+      expect(tables.map(({ tablename }) => tablename)).toEqual([
+        "__drizzle_migrations",
+        "customers",
+      ]);
+    } finally {
+      await sql.end({ timeout: 1 });
+      await database.drop();
+    }
+  },
+  TIMEOUT_MS,
+);
+
+test(
   "a data folder that is a file, or that cannot be made, is refused by its setting and its name",
   async () => {
     const file = join(grounds.folder, "a-file");
@@ -205,10 +238,31 @@ describe("a second gateway", () => {
       mkdirSync(dataDir, { mode: 0o711 });
       const environment = { PORT: String(taken.port) };
       const line = await refusal(grounds.launch({ dataDir, environment }));
-      expect(line).toBe(`PORT: port ${taken.port} on 127.0.0.1 is already in use`);
+      expect(line).toBe(
+        `PORT: port ${taken.port} on 127.0.0.1 is already in use by another program: stop it, or set PORT to a free port`,
+      );
       expect(grounds.runningServers()).toEqual([]);
       expect(readdirSync(dataDir)).toEqual([]);
       await taken.stop(true);
+    },
+    TIMEOUT_MS,
+  );
+
+  test(
+    "on the port of another gateway is refused in a line that says so",
+    async () => {
+      const first = grounds.launch({ dataDir: await grounds.newDataDirWithDatabase() });
+      const { port } = new URL(await first.listening);
+      const environment = { PORT: port };
+      const line = await refusal(grounds.launch({ dataDir: grounds.newDataDir(), environment }));
+      expect(line).toBe(
+        `PORT: port ${port} on 127.0.0.1 is already in use by a running gateway (version ${version}): stop it, or set PORT to a free port`,
+      );
+      first.signal("SIGTERM");
+      expect(await exitOf(first)).toBe(0);
+      expect(first.stdout()).toMatch(
+        /"msg":"draining: 0 requests running"[\s\S]*"msg":"stopped"\}\n$/,
+      );
     },
     TIMEOUT_MS,
   );

@@ -77,7 +77,7 @@ test("what cannot pass is refused immediately, in the words of the database", as
       `DATABASE_URL: the database ${addressOf(database.url)} cannot be used: migration 0000_baseline: permission denied for `,
     );
     expect(rights.message).toEndWith(
-      "; docs/guides/operations.md lists the rights that the role needs",
+      "; docs/guides/operate/databases.md lists the rights that the role needs",
     );
     expect(rights.message.length).toBeLessThan(300);
     await admin.unsafe(`GRANT CREATE ON DATABASE "${url.pathname.slice(1)}" TO ${role}`);

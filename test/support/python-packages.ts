@@ -2,6 +2,7 @@ import { existsSync, lstatSync, mkdirSync } from "node:fs";
 import { mkdtemp, readFile, rename, rm } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
+import { warnOfSkippedTests } from "./services.ts";
 
 /** Quicker than pip by far, which installs it. */
 const UV = "uv==0.13.9";
@@ -10,7 +11,7 @@ const PACKAGES_MS = 150_000;
 const LEAST_VERSION = "(3, 11)";
 
 const NO_PYTHON_WARNING =
-  "NO python3 of at least 3.11 with pip on the PATH: the tests of Python's clients are SKIPPED, which fails where CI=true.";
+  "No python3 of version 3.11 or later with pip on the PATH: tests of Python clients are skipped (an error if CI=true).";
 
 /**
  * The python3 on the PATH, or undefined where the tests that need it are to be skipped.
@@ -22,7 +23,7 @@ export async function findPython(): Promise<string | undefined> {
   const code = `import sys, pip; sys.exit(sys.version_info < ${LEAST_VERSION})`;
   if (python !== null && (await run([python, "-c", code], 20_000)).exitCode === 0) return python;
   if (process.env.CI === "true") throw new Error(NO_PYTHON_WARNING);
-  console.warn(NO_PYTHON_WARNING);
+  warnOfSkippedTests(NO_PYTHON_WARNING);
   return undefined;
 }
 

@@ -1,4 +1,4 @@
-import { testServices } from "./services.ts";
+import { testServices, warnOfSkippedTests } from "./services.ts";
 
 interface TestRedis {
   readonly url: string;
@@ -7,10 +7,10 @@ interface TestRedis {
 }
 
 export const NO_REDIS_WARNING =
-  "NO REDIS: the tests that need one are SKIPPED, which fails where CI=true. Set TEST_REDIS_URL, start a Redis on 127.0.0.1:6379, or put redis-server on the PATH.";
+  "No Redis: tests that need one are skipped (an error if CI=true). Set TEST_REDIS_URL, start a Redis on 127.0.0.1:6379, or install redis-server.";
 
 const NO_BINARY_WARNING =
-  "NO redis-server on the PATH: the tests that kill one are SKIPPED, which fails where CI=true.";
+  "No redis-server on the PATH: tests that kill one are skipped (an error if CI=true).";
 
 /**
  * The Redis for tests, or undefined where there is none: then the tests that need it are to be
@@ -22,7 +22,7 @@ export async function findTestRedis(): Promise<TestRedis | undefined> {
   const { redisUrl } = await testServices();
   if (redisUrl === undefined) {
     if (process.env.CI === "true") throw new Error(NO_REDIS_WARNING);
-    console.warn(NO_REDIS_WARNING);
+    warnOfSkippedTests(NO_REDIS_WARNING);
     return undefined;
   }
   return { url: redisUrl, keyPrefix: `test:${crypto.randomUUID()}:` };
@@ -39,6 +39,6 @@ export async function findRedisBinary(): Promise<string | null> {
   const binary = Bun.which("redis-server");
   if (binary !== null) return binary;
   if (process.env.CI === "true") throw new Error(NO_BINARY_WARNING);
-  console.warn(NO_BINARY_WARNING);
+  warnOfSkippedTests(NO_BINARY_WARNING);
   return null;
 }

@@ -53,6 +53,11 @@ export async function testServices(): Promise<TestServices> {
   return (await ownServices).services;
 }
 
+/** Warns of skipped tests of a file that runs alone. test/run.ts says it once for all files. */
+export function warnOfSkippedTests(text: string): void {
+  if (process.env[VARIABLE] === undefined) console.warn(text);
+}
+
 export function databaseUrl(serverUrl: string, database: string): string {
   const url = new URL(serverUrl);
   url.pathname = `/${database}`;

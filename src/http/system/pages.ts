@@ -26,7 +26,7 @@ export function descriptionRoutes(dependencies: DescriptionDependencies): RouteD
       },
     },
     {
-      ...publicGet("/docs", "Reference page"),
+      ...publicGet("/docs/api-reference", "Reference page"),
       operationId: "docs.retrieve",
       responses: {
         200: { description: "The page.", contentType: "text/html" },
@@ -93,11 +93,11 @@ function page(): Response {
 }
 
 /**
- * Redirects `/docs/` to `/docs`. The page names its files relative to itself, for proxies that
- * serve it below a path, and from `/docs/` these names would be wrong.
+ * Redirects to the path without the slash at its end. The page names its files relative to itself,
+ * for proxies that serve it below a path, and below the slash these names would be wrong.
  */
 function pageWithoutSlash(): Response {
-  return new Response(null, { status: 308, headers: { location: "../docs" } });
+  return new Response(null, { status: 308, headers: { location: "../api-reference" } });
 }
 
 /** Returns the script. The uncompressed form is sent from disk. */

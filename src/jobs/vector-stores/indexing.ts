@@ -47,7 +47,7 @@ const MAX_FILES_AT_A_TIME = 24;
 const MAX_FILES_OF_ONE = 4;
 const MAX_READ_AT_A_TIME = 3;
 const CHUNKS_A_TRANSACTION = 100;
-/** Measured in `docs/reference/api/vector-stores.md`. */
+/** Measured in `docs/explanation/vector-search.md`. */
 const MAX_CHUNKS_OF_STORE = 20_000;
 const MAX_CHUNKS_OF_ORGANIZATION = 200_000;
 const MAX_CHUNKS_OF_FILE = 10_000;

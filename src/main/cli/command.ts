@@ -4,6 +4,8 @@ export interface OptionDefinition {
   /** Name of the value in the help, such as ID. Absent if the option takes no value. */
   readonly value?: string;
   readonly meaning: string;
+  /** The accepted values, if they are few. Shells complete them. */
+  readonly choices?: readonly string[];
   readonly isRequired?: boolean;
 }
 
@@ -40,6 +42,8 @@ export interface Command {
   readonly options: Readonly<Record<string, OptionDefinition>>;
   /** Name of the positional argument in the help. Absent if the command takes none. */
   readonly positional?: string;
+  /** True if the positional argument is a path. Shells complete it. */
+  readonly isPositionalFile?: boolean;
   run(input: CommandInput, context: CommandContext): Promise<Report>;
 }
 

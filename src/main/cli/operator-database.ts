@@ -1,5 +1,6 @@
+import { existsSync } from "node:fs";
 import { hostname, userInfo } from "node:os";
-import { resolve } from "node:path";
+import { join, resolve } from "node:path";
 import {
   CONNECT_TIMEOUT_SECONDS,
   connectDatabase,
@@ -41,16 +42,30 @@ interface Connected {
   readonly sql: Database;
 }
 
-/** Runs work on the gateway's database, after it has brought the schema up to date. */
-export function withDatabase<Result>(
+/**
+ * Runs work on the gateway's database, after it has brought the schema up to date. Throws if there is no embedded
+ * database yet, unless `mayCreate` is true.
+ */
+export async function withDatabase<Result>(
   context: CommandContext,
   work: (sql: Database, settings: OperatorSettings) => Promise<Result>,
+  { mayCreate = false } = {},
 ): Promise<Result> {
   const settings = readOperatorSettings(context.environment, context.cwd);
+  if (!mayCreate) assertDatabaseExists(settings);
   return withServer(settings, context.log, async (sql, target) => {
     if ((await readMigrationState(sql)).pending.length > 0) await migrate(target, context.log);
     return work(sql, settings);
   });
+}
+
+/** Throws if opening the embedded database would create it, as in a wrong folder. */
+export function assertDatabaseExists({ databaseUrl, dataDir }: DatabaseSettings): void {
+  if (databaseUrl !== undefined || existsSync(join(dataDir, "postgres"))) return;
+  const found = existsSync(dataDir) ? "has no database" : "does not exist";
+  throw new Error(
+    `the data folder ${dataDir} ${found}: start the gateway once, or set DATA_DIR or DATABASE_URL as for the gateway`,
+  );
 }
 
 /** Runs work on the gateway's database without a change of its schema. Throws database_unavailable. */

@@ -2,17 +2,10 @@ import type { ListedKey } from "../../../db/queries/api-keys.ts";
 import type { OperatorKey } from "../../../db/queries/operator-keys.ts";
 import { type ApiKeyRecord, scopeNames } from "../../lib/api-key-record.ts";
 import { usdText } from "../../lib/money.ts";
+import { printable } from "../../lib/printable.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 
 const GAP = "  ";
-/** Control characters. Names come from callers of the API, and a terminal would obey them. */
-const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
-
-/** Returns the text without characters that could move the cursor or hide text. */
-export function printable(text: string): string {
-  return text.replace(UNPRINTABLE, "�");
-}
-
 /** Returns lines with aligned columns. */
 export function alignColumns(rows: readonly (readonly string[])[]): string[] {
   const cells = rows.map((row) => row.map(printable));

@@ -3,6 +3,8 @@ import { isConnectionFailure } from "../../../db/client.ts";
 import { describeFailure, isDatabaseFailure } from "../../../db/connect-failure.ts";
 import { version } from "../../../package.json";
 import { GatewayError } from "../../lib/errors.ts";
+import { didYouMean } from "../../lib/nearest-names.ts";
+import { printable } from "../../lib/printable.ts";
 import {
   type Command,
   type CommandContext,
@@ -10,14 +12,8 @@ import {
   commandName,
   UsageError,
 } from "./command.ts";
-import { backupCommands } from "./nouns/backup.ts";
-import { creditCommands } from "./nouns/credits.ts";
-import { doctorCommands } from "./nouns/doctor.ts";
-import { keyCommands } from "./nouns/keys.ts";
-import { masterKeyCommands, migrateCommands } from "./nouns/maintenance.ts";
-import { modelCommands } from "./nouns/models.ts";
-import { organizationCommands } from "./nouns/org.ts";
-import { alignColumns, printable } from "./print.ts";
+import { COMMANDS } from "./commands.ts";
+import { helpText } from "./help.ts";
 
 interface CliResult {
   readonly exitCode: number;
@@ -57,61 +53,6 @@ function failureText(error: unknown): string {
   return isConnectionFailure(error) ? `database_unavailable: ${line}` : line;
 }
 
-/** All commands, in the order of the help. */
-export const COMMANDS: readonly Command[] = [
-  ...organizationCommands,
-  ...keyCommands,
-  ...creditCommands,
-  ...masterKeyCommands,
-  ...migrateCommands,
-  ...backupCommands,
-  ...modelCommands,
-  ...doctorCommands,
-];
-
-const PROGRAM = "bun run cli";
-
-const COMMON: readonly (readonly [string, string])[] = [
-  ["--json", "print JSON for programs"],
-  ["--help", "show the usage"],
-];
-const GENERAL: readonly (readonly [string, string])[] = [
-  ...COMMON,
-  ["--version", "print the version of the gateway"],
-];
-
-/** Returns the usage of one command, or a list of several with their summaries. */
-function helpText(commands: readonly Command[]): string {
-  const [only] = commands;
-  return commands.length === 1 && only ? commandHelp(only) : listHelp(commands);
-}
-
-function listHelp(commands: readonly Command[]): string {
-  const lines = alignColumns(commands.map((command) => [usage(command), command.summary]));
-  return `Usage: ${PROGRAM} <noun> <verb> [options]\n\n${indented(lines)}\n\n${indented(alignColumns(GENERAL))}\n`;
-}
-
-function commandHelp(command: Command): string {
-  const options = Object.entries(command.options).map(
-    ([name, { value, meaning }]) =>
-      [value === undefined ? `--${name}` : `--${name} ${value}`, meaning] as const,
-  );
-  return `${command.summary}\n\nUsage: ${PROGRAM} ${usage(command)}\n\n${indented(alignColumns([...options, ...COMMON]))}\n`;
-}
-
-function usage(command: Command): string {
-  const options = Object.entries(command.options).map(([name, { value, isRequired }]) => {
-    const option = value === undefined ? `--${name}` : `--${name} ${value}`;
-    return isRequired ? option : `[${option}]`;
-  });
-  const positional = command.positional === undefined ? [] : [`[${command.positional}]`];
-  return [commandName(command), ...options, ...positional].join(" ");
-}
-
-function indented(lines: readonly string[]): string {
-  return lines.map((line) => `  ${line}`).join("\n");
-}
-
 type ParsedCommandLine =
   | { readonly kind: "version" }
   | { readonly kind: "help"; readonly commands: readonly Command[] }
@@ -134,29 +75,47 @@ function parseCommandLine(
 ): ParsedCommandLine {
   const [noun, ...afterNoun] = argv;
   if (noun === undefined || noun === "--help" || noun === "-h") return { kind: "help", commands };
+  if (noun === "help") return { kind: "help", commands: namedCommands(afterNoun, commands) };
   if (noun === "--version" || noun === "-v") return { kind: "version" };
-  const ofNoun = commands.filter((command) => command.noun === noun);
-  if (ofNoun.length === 0) {
-    throw new UsageError(
-      `unknown command ${shown(noun)}; use ${listed(nounsOf(commands))}, or --help`,
-    );
-  }
+  const ofNoun = commandsOf(noun, commands);
   const [verb, ...afterVerb] = afterNoun;
   if (ofNoun[0]!.verb !== undefined && (verb === "--help" || verb === "-h")) {
     return { kind: "help", commands: ofNoun };
   }
   const command = ofNoun.find((one) => one.verb === undefined || one.verb === verb);
   if (command === undefined) {
+    const verbs = ofNoun.map((one) => one.verb!);
     const found = verb === undefined ? "needs a verb" : `has no ${shown(verb)}`;
-    throw new UsageError(
-      `${noun} ${found}; use ${listed(ofNoun.map((one) => one.verb!))}, or --help`,
-    );
+    const suggestion = verb === undefined ? "" : didYouMean(verb, verbs);
+    throw new UsageError(`${noun} ${found}${suggestion || `; use ${listed(verbs)}, or --help`}`);
   }
   const tokens = tokenize(command, command.verb === undefined ? afterNoun : afterVerb);
   if (tokens.some((token) => token.kind === "option" && token.name === "help")) {
     return { kind: "help", commands: [command] };
   }
   return { kind: "run", command, ...readTokens(command, tokens) };
+}
+
+/** Returns the commands that `help` describes. Throws UsageError if there are none. */
+function namedCommands(
+  [noun, verb]: readonly string[],
+  commands: readonly Command[],
+): readonly Command[] {
+  if (noun === undefined) return commands;
+  const ofNoun = commandsOf(noun, commands);
+  const named = ofNoun.filter((command) => command.verb === verb);
+  return named.length > 0 ? named : ofNoun;
+}
+
+/** Throws UsageError for an unknown noun. */
+function commandsOf(noun: string, commands: readonly Command[]): readonly Command[] {
+  const ofNoun = commands.filter((command) => command.noun === noun);
+  if (ofNoun.length > 0) return ofNoun;
+  const nouns = [...new Set(commands.map((command) => command.noun))];
+  const suggestion = didYouMean(noun, nouns);
+  throw new UsageError(
+    `unknown command ${shown(noun)}${suggestion || `; use ${listed(nouns)}, or --help`}`,
+  );
 }
 
 /** Splits the arguments into tokens. Not `strict`, because only then `-5` in `--amount-usd -5` is a value. */
@@ -212,7 +171,12 @@ function optionValue(command: Command, token: Extract<Token, { kind: "option" }>
   const isFlag = Object.hasOwn(COMMON_FLAGS, name);
   const option = Object.hasOwn(command.options, name) ? command.options[name] : undefined;
   if (option === undefined && !isFlag) {
-    throw new UsageError(`${commandName(command)} has no option ${shown(rawName)}`);
+    const names = [...Object.keys(command.options), ...Object.keys(COMMON_FLAGS)];
+    const suggestion = didYouMean(
+      rawName,
+      names.map((one) => `--${one}`),
+    );
+    throw new UsageError(`${commandName(command)} has no option ${shown(rawName)}${suggestion}`);
   }
   if (option?.value === undefined) {
     if (value !== undefined) throw new UsageError(`${rawName} takes no value`);
@@ -225,10 +189,6 @@ function optionValue(command: Command, token: Extract<Token, { kind: "option" }>
     );
   }
   return value;
-}
-
-function nounsOf(commands: readonly Command[]): string[] {
-  return [...new Set(commands.map(({ noun }) => noun))];
 }
 
 function listed(words: readonly string[]): string {

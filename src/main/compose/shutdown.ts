@@ -24,6 +24,8 @@ import type { WebhookParts } from "./webhooks.ts";
 export interface Shutdown {
   /** Reports that the gateway is no longer ready, and closes each connection after its answer. New requests are still served. */
   announceStop(): void;
+  /** Returns the number of running requests. */
+  requestsRunning(): number;
   /** Waits for running requests for `graceMs`. Then aborts the others: their clients get an error, and they are charged. */
   drain(graceMs: number): Promise<void>;
   /** Rejects if the database could not be reached. The next start settles the rest. */
@@ -74,6 +76,7 @@ export function composeShutdown(parts: ShutdownParts): Shutdown {
   const { inFlight, connections, coordination } = parts;
   return {
     announceStop: () => inFlight.announceStop(),
+    requestsRunning: () => inFlight.count,
     async drain(graceMs) {
       const { following } = parts.responses;
       following.drain();

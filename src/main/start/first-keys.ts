@@ -6,6 +6,7 @@ import {
   type FirstOrganization,
   findFirstOrganization,
 } from "../../../db/queries/organizations.ts";
+import { version } from "../../../package.json";
 import {
   addOperatorKey,
   createFirstOrganization,
@@ -15,17 +16,20 @@ import { usdText } from "../../lib/money.ts";
 import { feePercentOf } from "../../lib/plans.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import { bannerText, keysText } from "./banner.ts";
 import { asDataFolderFault } from "./database.ts";
+import { baseUrl } from "./port.ts";
 
 const FILE_NAME = "first-keys.json";
 
 /** The output of the first keys: the terminal, or a file. */
 type FirstKeys =
-  | { readonly kind: "shown" }
+  | { readonly kind: "shown"; readonly secretKey: string }
   | { readonly kind: "file"; readonly path: string; readonly file: FirstKeysFile };
 
 /** The first keys and the default organization, which the start logs. */
 interface FirstStart {
+  /** Undefined after the first start, if their file is deleted. */
   readonly keys: FirstKeys | undefined;
   readonly organization: FirstOrganization | undefined;
 }
@@ -38,10 +42,10 @@ interface FirstStart {
 export async function createFirstKeys(
   config: GatewayConfig,
   sql: Database,
-  isTerminal: boolean,
+  print: ((text: string) => void) | undefined,
 ): Promise<FirstStart> {
   const path = join(config.dataDir, FILE_NAME);
-  let firstKeys: FirstKeys = { kind: "shown" };
+  let firstKeys: FirstKeys | undefined;
   const prepared = await createFirstOrganization(
     sql,
     {
@@ -53,7 +57,12 @@ export async function createFirstKeys(
     },
     Date.now(),
     async ({ managementKey, secretKey }) => {
-      if (isTerminal) return showKeys({ managementKey, secretKey });
+      // Before the next step, so that a later failure does not lose the keys.
+      if (print !== undefined) {
+        print(keysText({ managementKey, secretKey }));
+        firstKeys = { kind: "shown", secretKey };
+        return;
+      }
       const file = {
         base_url: baseUrl(config),
         management_key: managementKey,
@@ -83,20 +92,6 @@ async function readEarlierKeys(sql: Database, path: string): Promise<FirstKeys |
   const keys = [file.management_key, file.secret_key];
   const found = await findKeysByHash(keys.map(hashApiKey)).run(sql);
   return found.size === keys.length ? { kind: "file", path, file } : undefined;
-}
-
-/** Prints the keys before the next step, so that a later failure, such as a used port, does not lose them. */
-function showKeys(keys: { readonly managementKey: string; readonly secretKey: string }): void {
-  process.stdout.write(
-    `\n  Management key   ${keys.managementKey}\n  Secret key       ${keys.secretKey}\n\n  These keys are shown only once.\n\n`,
-  );
-}
-
-/** Returns the URL of the gateway on this machine. */
-export function baseUrl(config: GatewayConfig, port = config.port): string {
-  const isWildcard = config.host === "0.0.0.0" || config.host === "::";
-  const host = isWildcard ? "127.0.0.1" : config.host;
-  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
 /** The content of the file of the first keys. */
@@ -129,7 +124,10 @@ function readFirstKeys(path: string): FirstKeysFile | undefined {
   }
 }
 
-/** Logs the URL of the gateway, the path of the first keys, and the credit of the default organization. */
+/**
+ * Logs the URL of the gateway, the path of the first keys, and the credit of the default organization. Prints the
+ * banner on a terminal.
+ */
 export function announce(
   telemetry: Telemetry,
   config: GatewayConfig,
@@ -137,10 +135,22 @@ export function announce(
   { keys, organization }: FirstStart,
 ): void {
   const url = baseUrl(config, port);
-  if (keys?.kind === "shown") process.stdout.write(`\n  Base URL         ${url}\n\n`);
-  else if (keys?.kind === "file") announceFile(telemetry, url, keys);
+  if (keys?.kind === "file") announceFile(telemetry, url, keys);
   if (organization !== undefined) telemetry.log.info(describe(organization));
   telemetry.log.info({ port }, `listening on ${url}`);
+  const print = terminalOf(telemetry);
+  if (print === undefined) return;
+  const secretKey = keys?.kind === "shown" ? keys.secretKey : undefined;
+  print(bannerText({ version, url, secretKey, hasSandbox: hasSandbox(config) }));
+}
+
+/** Returns the function that prints on the terminal, or undefined if the standard output is none. */
+export function terminalOf(telemetry: Telemetry): ((text: string) => void) | undefined {
+  return process.stdout.isTTY === true ? (text) => telemetry.print(text) : undefined;
+}
+
+function hasSandbox({ providers }: GatewayConfig): boolean {
+  return providers.some(({ type }) => type === "sandbox");
 }
 
 function describe(organization: FirstOrganization): string {

@@ -11,6 +11,7 @@ import {
 } from "node:fs";
 import { join } from "node:path";
 import type { Database } from "../../../db/client.ts";
+import { CLI } from "../../lib/command-line.ts";
 import { type Keyring, MASTER_KEY_BYTES } from "../../lib/keyring.ts";
 import type { MasterKeySettings } from "../../platform/config/access-keys.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
@@ -21,7 +22,7 @@ import {
   openKeyring,
 } from "../../platform/master-key/master-key.ts";
 
-const ROTATE = "`bun run cli master-key rotate`";
+const ROTATE = `"${CLI} master-key rotate"`;
 
 type KeySettings = MasterKeySettings & Pick<GatewayConfig, "dataDir">;
 

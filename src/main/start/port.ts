@@ -1,3 +1,4 @@
+import { printable } from "../../lib/printable.ts";
 import { ConfigError, refuse } from "../../platform/config/config-error.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 
@@ -8,12 +9,52 @@ type Address = Pick<GatewayConfig, "host" | "port">;
  * would otherwise share it with a foreign process too. Called first, so that a start on a used port creates nothing.
  * Throws ConfigError.
  */
-export function freePort(config: GatewayConfig): number {
+export async function freePort(config: GatewayConfig): Promise<number> {
   const { port, host: hostname } = config;
-  const probe = orRefused(config, () => Bun.listen({ hostname, port, socket: { data() {} } }));
-  const free = probe.port;
-  probe.stop(true);
-  return free;
+  try {
+    const probe = Bun.listen({ hostname, port, socket: { data() {} } });
+    const free = probe.port;
+    probe.stop(true);
+    return free;
+  } catch (error) {
+    throw isUsed(error) ? await usedPort(config) : refused(config, error);
+  }
+}
+
+/** Returns the error for a used port. It names the gateway that uses it, if one answers. */
+async function usedPort(config: GatewayConfig): Promise<ConfigError> {
+  const { host, port } = config;
+  const used = `PORT: port ${port} on ${host} is already in use`;
+  const running = await runningGateway(config);
+  return new ConfigError(
+    running === undefined
+      ? `${used} by another program: stop it, or set PORT to a free port`
+      : `${used} by a running gateway (version ${running.version}): stop it, or set PORT to a free port`,
+  );
+}
+
+const ANSWER_TIMEOUT_MS = 1_000;
+
+/** Returns the gateway that answers at the configured address, or undefined if none does. */
+export async function runningGateway(
+  config: Address,
+): Promise<{ readonly version: string } | undefined> {
+  try {
+    const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
+    const response = await fetch(`${baseUrl(config)}/healthz`, { signal, redirect: "manual" });
+    if (!response.ok || !response.headers.has("x-gateway-request-id")) return undefined;
+    const { version } = (await response.json()) as { version?: unknown };
+    return { version: printable(String(version)) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** Returns the URL of the gateway on this machine. */
+export function baseUrl(config: Address, port = config.port): string {
+  const isWildcard = config.host === "0.0.0.0" || config.host === "::";
+  const host = isWildcard ? "127.0.0.1" : config.host;
+  return `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 
 /** Returns the result of `listen`. Throws ConfigError if the address cannot be used. */
@@ -25,12 +66,13 @@ export function orRefused<Result>(address: Address, attempt: () => Result): Resu
   }
 }
 
+function isUsed(error: unknown): boolean {
+  return (error as { code?: unknown } | null)?.code === "EADDRINUSE";
+}
+
 function refused({ host, port }: Address, error: unknown): ConfigError {
-  const code = (error as { code?: unknown } | null)?.code;
-  if (code === "EADDRINUSE") {
-    return new ConfigError(`PORT: port ${port} on ${host} is already in use`);
-  }
-  if (code === "EACCES") {
+  if (isUsed(error)) return new ConfigError(`PORT: port ${port} on ${host} is already in use`);
+  if ((error as { code?: unknown } | null)?.code === "EACCES") {
     return new ConfigError(
       `PORT: this user has no permission to listen on port ${port} on ${host}`,
     );

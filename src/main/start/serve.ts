@@ -42,7 +42,8 @@ export async function serve(options: ServeOptions): Promise<number> {
     });
     signals.assertNone();
     const server = listen(gateway, config, options.sharesPort);
-    const running = { gateway, server, database, telemetry, config };
+    const isWorker = options.sharesPort;
+    const running = { gateway, server, database, telemetry, config, isWorker };
     // If the build fails here, the first request for the dashboard starts it again and gets the failure.
     setTimeout(() => void running.gateway.buildPages().catch(() => {}), PAGES_AFTER_MS).unref();
     signals.onStop(() => void stopInOrder(running).then(process.exit, options.onStopFailed));

@@ -18,6 +18,8 @@ interface Running {
   readonly database: StartedDatabase;
   readonly telemetry: Telemetry;
   readonly config: GatewayConfig;
+  /** True if a parent process stops this one, and logs the end of all. */
+  readonly isWorker: boolean;
 }
 
 /**
@@ -51,7 +53,7 @@ export async function stopInOrder(running: Running): Promise<number> {
     config.redisUrl === undefined ? 0 : Math.min(NOT_READY_MS, graceMs * MAX_NOT_READY_SHARE);
   gateway.announceStop();
   database.announceStop();
-  telemetry.log.info("no longer ready; waiting for running requests");
+  telemetry.log.info(`draining: ${gateway.requestsRunning()} requests running`);
   await Bun.sleep(noticeMs);
   const lastConnection = server.stop();
   await gateway.drain(graceMs - noticeMs);
@@ -59,6 +61,7 @@ export async function stopInOrder(running: Running): Promise<number> {
   const isClosed = await isDone(gateway.close(), CLOSE_TIMEOUT_MS);
   if (!isClosed) telemetry.log.error("the database does not answer; exiting without it");
   await database.stop();
+  telemetry.log.info(running.isWorker ? `worker ${process.pid} stopped` : "stopped");
   await telemetry.close();
   return isClosed ? 0 : 1;
 }

@@ -1,7 +1,7 @@
 import type { GatewayConfig } from "../../platform/config.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { asUnusable, openDatabase, prepareDatabase } from "./database.ts";
-import { announce, createFirstKeys } from "./first-keys.ts";
+import { announce, createFirstKeys, terminalOf } from "./first-keys.ts";
 import { openMasterKeys } from "./master-key.ts";
 import { freePort } from "./port.ts";
 import { STOP_TIMEOUT_MS, type StopSignals } from "./stop.ts";
@@ -25,7 +25,7 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
   if (config.redisUrl === undefined) {
     throw new Error("--workers starts several instances, which need REDIS_URL");
   }
-  const port = freePort(config);
+  const port = await freePort(config);
   const database = await openDatabase(config, telemetry.log);
   let workers: WorkerProcesses | undefined;
   try {
@@ -35,7 +35,7 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
     assertNotStopped();
     const masterKeys = await openMasterKeys(config, session);
     if (masterKeys.notice !== undefined) telemetry.log.warn(masterKeys.notice);
-    const firstStart = await createFirstKeys(config, session, process.stdout.isTTY === true);
+    const firstStart = await createFirstKeys(config, session, terminalOf(telemetry));
     await session.end({ timeout: SESSION_END_SECONDS });
     workers = new WorkerProcesses({
       count: options.count,
@@ -54,6 +54,7 @@ export async function startWorkers(options: WorkersOptions): Promise<void> {
       database.announceStop();
       const isInOrder = await running.stop();
       await database.stop();
+      telemetry.log.info("stopped");
       await telemetry.close();
       process.exit(isInOrder ? 0 : 1);
     });

@@ -1,4 +1,5 @@
 import { type ApiKeyKind, parseApiKey } from "../../lib/api-key-format.ts";
+import { CLI } from "../../lib/command-line.ts";
 import { MASTER_KEY_BYTES } from "../../lib/keyring.ts";
 import { refuse, refuseSecret } from "./config-error.ts";
 import type { EnvironmentReader } from "./environment.ts";
@@ -43,7 +44,7 @@ function apiKey(
     if (text === undefined || parseApiKey(text)?.kind === kind) return text;
     throw refuseSecret(
       name,
-      `${kind === "operator" ? "an" : "a"} ${kind} key: ${prefix}, 32 letters or digits, and their 6-character checksum (bun run cli keys generate --kind ${kind})`,
+      `${kind === "operator" ? "an" : "a"} ${kind} key: ${prefix}, 32 letters or digits, and their 6-character checksum (${CLI} keys generate --kind ${kind})`,
     );
   }, undefined);
 }

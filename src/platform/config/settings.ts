@@ -47,6 +47,8 @@ const MAX_SEARCH_USD = 1_000;
 const MAX_PRO_PRICE_USD = 10_000;
 
 type LogLevel = (typeof LOG_LEVELS)[number];
+/** `auto` is text on a terminal and JSON otherwise. */
+const LOG_FORMATS = ["auto", "json", "text"] as const;
 
 export interface Settings {
   /** The port to listen on; 0 selects a free port. */
@@ -107,6 +109,7 @@ export interface Settings {
   readonly maxBackgroundResponses: number;
   readonly shutdownGraceMs: number;
   readonly logLevel: LogLevel;
+  readonly logFormat: (typeof LOG_FORMATS)[number];
 }
 
 interface CodeInterpreterConfig {
@@ -182,6 +185,7 @@ export function readSettings(reader: EnvironmentReader): Settings {
     ),
     shutdownGraceMs: reader.integer("GATEWAY_SHUTDOWN_GRACE_MS", 0, MAX_DURATION_MS),
     logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),
+    logFormat: reader.oneOf("GATEWAY_LOG_FORMAT", LOG_FORMATS),
   };
 }
 

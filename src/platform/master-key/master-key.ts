@@ -22,6 +22,7 @@ import {
   type SealedValueCursor,
   startOf,
 } from "../../../db/queries/sealed-values.ts";
+import { CLI } from "../../lib/command-line.ts";
 import { Keyring, masterKeyId, seal, unseal } from "../../lib/keyring.ts";
 
 /**
@@ -103,7 +104,7 @@ function openedBy(row: MasterKeyRow, keys: MasterKeys): OpenedKeyring {
   }
   if (keyring.ids.includes(previousKeyId)) return { keyring, isBeingReplaced: true };
   throw new MasterKeyError(
-    "a change of the master key is not finished: set GATEWAY_MASTER_KEY_PREVIOUS to the previous key until `bun run cli master-key rotate` has ended",
+    `a change of the master key is not finished: set GATEWAY_MASTER_KEY_PREVIOUS to the previous key until "${CLI} master-key rotate" has ended`,
   );
 }
 

@@ -19,9 +19,14 @@ import {
 } from "./process-metrics.ts";
 import { errorFields, redactLine, redactText, shownModel } from "./redact.ts";
 import { RequestMetrics } from "./request-metrics.ts";
+import { textLine } from "./text-line.ts";
 
 export interface TelemetryOptions {
   readonly level: LevelWithSilent;
+  /** Defaults to JSON. */
+  readonly format?: "json" | "text";
+  /** True if text has ANSI colors. */
+  readonly hasColors?: boolean;
   /** Defaults to standard output. */
   readonly destination?: LogDestination;
   readonly clock?: Clock;
@@ -31,8 +36,8 @@ const STANDARD_OUTPUT = 1;
 const NANO_PER_USD = 1e9;
 
 /**
- * Creates the telemetry: logs as JSON lines, metrics as Prometheus text. Its timer keeps the
- * process alive until `close`.
+ * Creates the telemetry: logs as lines of JSON or text, metrics as Prometheus text. Its timer keeps
+ * the process alive until `close`.
  */
 export function createTelemetry(options: TelemetryOptions): Telemetry {
   const clock = options.clock ?? systemClock;
@@ -42,7 +47,11 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
   const commits = registerCommitMetrics(registry);
   const lag = new LongestLag(clock, () => performance.now());
   const time = isoTimes(clock);
-  const log = createLog(options.level, destination, time);
+  const write =
+    options.format === "text"
+      ? (line: string) => destination.write(textLine(line, options.hasColors === true))
+      : (line: string) => destination.write(line);
+  const log = createLog(options.level, write, destination, time);
   let clampedCharges = 0;
   let gather: (() => Promise<GatheredMetrics>) | undefined;
 
@@ -56,8 +65,12 @@ export function createTelemetry(options: TelemetryOptions): Telemetry {
     log,
     record(request) {
       requests.count(request);
-      if (!log.isLevelEnabled(request.status >= 500 ? "error" : "info")) return;
-      destination.write(requestLine(request, time()));
+      const level = levelOf(request);
+      if (log.isLevelEnabled(level)) write(requestLine(request, level, time()));
+    },
+    print(text) {
+      destination.write(text);
+      destination.flushSync();
     },
     countClampedCharge() {
       clampedCharges++;
@@ -99,12 +112,14 @@ async function gathered(
   return metricsText(mergeMetrics(metrics));
 }
 
-/** Creates the logger. pino calls the destination's flushSync after a fatal line. */
+/** Creates the logger. pino calls flushSync after a fatal line. */
 function createLog(
   level: LevelWithSilent,
+  write: (line: string) => void,
   destination: LogDestination,
   time: () => string,
 ): Logger {
+  const output = { write, flushSync: () => destination.flushSync() };
   return pino(
     {
       level,
@@ -114,7 +129,7 @@ function createLog(
       serializers: { err: errorFields, error: errorFields, cause: errorFields },
       hooks: { streamWrite: redactLine },
     },
-    destination,
+    output,
   );
 }
 
@@ -135,10 +150,18 @@ function isoTimes(clock: Clock): () => string {
   };
 }
 
+/** Routes that orchestrators and monitoring call every few seconds. */
+const PROBES = new Set(["/healthz", "/readyz", "/metrics"]);
+
+function levelOf({ route, status }: RequestRecord): "debug" | "info" | "error" {
+  if (PROBES.has(route)) return "debug";
+  return status >= 500 ? "error" : "info";
+}
+
 /** Returns the log line of a request, with its line feed. */
-function requestLine(request: RequestRecord, time: string): string {
+function requestLine(request: RequestRecord, level: string, time: string): string {
   const line = JSON.stringify({
-    level: request.status >= 500 ? "error" : "info",
+    level,
     time,
     request_id: request.requestId,
     organization_id: request.organizationId,

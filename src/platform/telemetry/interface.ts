@@ -76,6 +76,8 @@ export interface Telemetry {
   readonly log: Logger;
   /** Records a finished request. Called for every request. */
   record(request: RequestRecord): void;
+  /** Writes text for people to the output of the log, after the lines before it. Waits until it is written. */
+  print(text: string): void;
   /** Counts a charge that was cut to its hold because the provider reported more. */
   countClampedCharge(): void;
   observeCommit(units: number, durationMs: number): void;

@@ -27,7 +27,7 @@ const MAX_SYNC_RETRIES = CLOSE_WITHIN_MS / RETRY_AFTER_MS;
 
 /**
  * Collects lines into blocks and writes them without blocking the event loop: a stalled reader, a full disk
- * or a closed pipe costs log lines, never requests. docs/explanation/architecture.md says why it is not sonic-boom.
+ * or a closed pipe costs log lines, never requests. docs/explanation/built-by-hand.md says why it is not sonic-boom.
  */
 export class LogWriter implements LogDestination {
   readonly #fd: number;

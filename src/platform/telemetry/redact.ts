@@ -79,6 +79,9 @@ interface ErrorFields {
   readonly message: string;
   readonly code?: string | number;
   readonly param?: string;
+  /** Kind and HTTP status of an expected failure. */
+  readonly kind?: string;
+  readonly status?: number;
   readonly stack?: string;
   readonly cause?: ErrorFields;
   readonly errors?: readonly ErrorFields[];
@@ -111,10 +114,13 @@ function describeValue(value: unknown): ErrorFields {
 }
 
 /**
- * Describes an error. An error whose message can quote a prompt has a `logMessage` to log instead.
+ * Describes an error. An error whose message can quote a prompt has a `logMessage` to log instead. An
+ * error with `isExpected` is a failure of another program, such as a provider: it is logged without
+ * its stack, which would show only code of the gateway.
  */
 function describeError(error: Error, depth: number): ErrorFields {
-  const { code, param, logMessage } = error as Error & Readonly<Record<string, unknown>>;
+  const { code, param, kind, status, logMessage, isExpected } = error as Error &
+    Readonly<Record<string, unknown>>;
   const errors = error instanceof AggregateError ? error.errors.slice(0, MAX_AGGREGATED) : [];
   return {
     type: redactText(String(error.name)),
@@ -122,7 +128,12 @@ function describeError(error: Error, depth: number): ErrorFields {
     ...(typeof code === "number" && { code }),
     ...(typeof code === "string" && { code: redactText(code) }),
     ...(typeof param === "string" && logMessage === undefined && { param: redactText(param) }),
-    stack: stackFrames(error.stack),
+    ...(isExpected === true
+      ? {
+          ...(typeof kind === "string" && { kind }),
+          ...(typeof status === "number" && { status }),
+        }
+      : { stack: stackFrames(error.stack) }),
     ...(error.cause !== undefined &&
       depth < MAX_CAUSES && { cause: describe(error.cause, depth + 1) }),
     ...(errors.length > 0 &&

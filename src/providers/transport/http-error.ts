@@ -7,6 +7,8 @@ export class HttpError extends Error {
   readonly lostUsedConnection: boolean;
   /** The next attempt fails in the same way, until an operator changes a certificate or a setting. */
   readonly isLasting: boolean;
+  /** The log shows no stack, because the failure is the server's or the network's. */
+  readonly isExpected = true;
 
   constructor(
     code: string,

@@ -25,13 +25,15 @@ serveCalls(
  * Loads the codecs. The libraries themselves would fetch their modules by URL, which works in browsers only.
  */
 async function prepare(): Promise<void> {
-  const webp = (await simd()) ? "webp_enc_simd" : "webp_enc";
-  await initWebp(await wasmOf(`@jsquash/webp/codec/enc/${webp}.wasm`));
-  await initJpeg(await wasmOf("@jsquash/jpeg/codec/enc/mozjpeg_enc.wasm"));
+  const webp = (await simd())
+    ? import.meta.resolve("@jsquash/webp/codec/enc/webp_enc_simd.wasm")
+    : import.meta.resolve("@jsquash/webp/codec/enc/webp_enc.wasm");
+  await initWebp(await wasmOf(webp));
+  await initJpeg(await wasmOf(import.meta.resolve("@jsquash/jpeg/codec/enc/mozjpeg_enc.wasm")));
 }
 
-async function wasmOf(path: string): Promise<never> {
-  const file = Bun.file(new URL(import.meta.resolve(path)));
+async function wasmOf(url: string): Promise<never> {
+  const file = Bun.file(new URL(url));
   // The libraries' types omit the argument that their documentation states.
   return (await WebAssembly.compile(await file.arrayBuffer())) as never;
 }

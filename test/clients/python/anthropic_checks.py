@@ -167,7 +167,7 @@ def errors():
         assert error.request_id == error.body["request_id"]
 
 
-@check("anthropic", "errors: a stream that breaks off raises behind the pieces that came")
+@check("anthropic", "errors: a stream that breaks off raises after the pieces that came")
 def broken_stream():
     pieces: list[str] = []
 

@@ -88,7 +88,7 @@ def streamed():
     assert text and len(deltas) > 1
 
 
-@check("openai", "chat: streamed by the asynchronous client, several at once")
+@check("openai", "chat: streamed by the asynchronous client, several in parallel")
 def asynchronous():
     async def one(of: AsyncOpenAI) -> str:
         stream = await of.chat.completions.create(model=MODEL, messages=MESSAGES, stream=True)
@@ -200,7 +200,7 @@ def speech():
     assert raised(openai.BadRequestError, lambda: client.audio.speech.create(**{**said, "input": "x" * 4_097})).param == "input"
 
 
-@check("openai", "transcriptions: five formats, streamed; translations; a file that is no sound")
+@check("openai", "transcriptions: five formats, streamed; translations; a file without sound")
 def transcriptions():
     said = "Hello there. Bye --> now."
     create = client.audio.transcriptions.create
@@ -324,7 +324,7 @@ def errors():
     assert raised(openai.BadRequestError, lambda: ask(temperature=3)).param == "temperature"
 
 
-@check("openai", "errors: a stream that breaks off raises behind the pieces that came")
+@check("openai", "errors: a stream that breaks off raises after the pieces that came")
 def broken_stream():
     pieces: list[str] = []
 

@@ -4,14 +4,23 @@ import { ProviderFailure } from "../../../providers/interface.ts";
 
 const DEFAULT_RETRY_AFTER_SECONDS = 1;
 
+/** The private cause of a call that failed at all its candidates: the last failure, and the attempts. */
+class FailedAttempts extends Error {
+  override readonly name = "FailedAttempts";
+  /** The log shows no stack, because the failure is the provider's. */
+  readonly isExpected = true;
+
+  constructor(failure: ProviderFailure, attemptLog: readonly string[]) {
+    super(`${failure.logMessage} (tried ${attemptLog.join(", ")})`, { cause: failure });
+  }
+}
+
 /** Converts a provider's failure to the caller's error. */
 export function asCallerError(
   failure: ProviderFailure,
   attemptLog: readonly string[],
 ): GatewayError {
-  const cause = new Error(`${failure.logMessage} (tried ${attemptLog.join(", ")})`, {
-    cause: failure,
-  });
+  const cause = new FailedAttempts(failure, attemptLog);
   const { details } = failure;
   switch (failure.kind) {
     case "rejected":

@@ -60,8 +60,6 @@ const { process: currentProcess } = globalThis;
 
 type RunCell = (code: string) => Promise<boolean>;
 
-await serve(JSON.parse(currentProcess.argv[2]!) as PythonSettings);
-
 async function serve(settings: PythonSettings): Promise<void> {
   boundPythonMemory(settings.maxPythonBytes);
   setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
@@ -200,3 +198,5 @@ function text(content: string): Uint8Array {
 function send(frame: Uint8Array): void {
   for (let at = 0; at < frame.byteLength; ) at += writeSync(OUTPUT, frame, at);
 }
+
+await serve(JSON.parse(currentProcess.argv[2]!) as PythonSettings);

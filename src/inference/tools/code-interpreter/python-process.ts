@@ -1,4 +1,5 @@
 import { readdir } from "node:fs/promises";
+import { SCRIPT_ENVIRONMENT } from "../../../lib/script-environment.ts";
 import {
   decodeFile,
   encodeFile,
@@ -88,7 +89,7 @@ export class PythonProcess {
     };
     const command = [process.execPath, "--no-env-file", SCRIPT, JSON.stringify(settings)];
     this.#child = Bun.spawn(command, {
-      env: {},
+      env: SCRIPT_ENVIRONMENT,
       cwd: "/",
       stdio: ["pipe", "pipe", "pipe"],
     });

@@ -8,6 +8,7 @@ import { lastHeartbeat, readServerVersion } from "../../../../db/queries/databas
 import { readFileFolderId } from "../../../../db/queries/files.ts";
 import { isRestoreIncomplete, RESTORE_INCOMPLETE } from "../../../../db/queries/restore-mark.ts";
 import { systemClock } from "../../../lib/clock.ts";
+import { CLI } from "../../../lib/command-line.ts";
 import { newId } from "../../../lib/ids.ts";
 import { maskUrl } from "../../../platform/config/config-error.ts";
 import type { GatewayConfig } from "../../../platform/config.ts";
@@ -15,9 +16,8 @@ import { examineKeyring, isSealed } from "../../../platform/master-key/master-ke
 import { readFolderMark, wrongFolder } from "../../../platform/storage/folder-mark.ts";
 import type { FileStorage } from "../../../platform/storage/interface.ts";
 import { S3Storage } from "../../../platform/storage/s3.ts";
-import { baseUrl } from "../../start/first-keys.ts";
 import { knownMasterKeys, MasterKeyFiles } from "../../start/master-key.ts";
-import { freePort } from "../../start/port.ts";
+import { freePort, runningGateway } from "../../start/port.ts";
 import { type DatabaseSettings, within, withServer } from "../operator-database.ts";
 
 /** The result of one check. Only the state `wrong` prevents the gateway from working. */
@@ -146,7 +146,6 @@ export async function checkFileFolder(sql: Database, root: string): Promise<Find
 }
 
 const PORT_CHECK = "port";
-const ANSWER_TIMEOUT_MS = 1_000;
 
 /**
  * Checks that the gateway could listen.
@@ -155,23 +154,13 @@ const ANSWER_TIMEOUT_MS = 1_000;
 export async function checkPort(config: GatewayConfig, isRunning: boolean): Promise<Finding> {
   const { host, port } = config;
   try {
-    freePort(config);
+    await freePort(config);
     return ok(PORT_CHECK, port === 0 ? `a free port on ${host}` : `${port} is free on ${host}`);
   } catch (error) {
-    const isOurs = isRunning && port !== 0 && (await answersAsGateway(config));
+    const isOurs = isRunning && port !== 0 && (await runningGateway(config)) !== undefined;
     return isOurs
       ? ok(PORT_CHECK, `the running gateway listens on ${port}`)
       : wrong(PORT_CHECK, error);
-  }
-}
-
-async function answersAsGateway(config: GatewayConfig): Promise<boolean> {
-  try {
-    const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS);
-    const response = await fetch(`${baseUrl(config)}/healthz`, { signal, redirect: "manual" });
-    return response.ok && response.headers.has("x-gateway-request-id");
-  } catch {
-    return false;
   }
 }
 
@@ -212,7 +201,7 @@ async function lookAtSchema(sql: Database, lookFurther: FurtherLook): Promise<Fi
   if (await isRestoreIncomplete(sql)) return [wrong("restore", RESTORE_INCOMPLETE)];
   const { pending, isNewer } = await readMigrationState(sql);
   if (pending.length > 0) {
-    const detail = `${pending.length} to apply (${pending.join(", ")}): run bun run cli migrate, or start the gateway`;
+    const detail = `${pending.length} to apply (${pending.join(", ")}): run "${CLI} migrate", or start the gateway`;
     return [wrong("migrations", detail)];
   }
   const migrations: Finding = isNewer
@@ -306,7 +295,7 @@ export async function checkSealedValues(sql: Database, config: GatewayConfig): P
     const opened = await examineKeyring(sql, keys);
     if (opened === undefined) return ok(SEALED_NAME, "none yet");
     if (!opened.isBeingReplaced) return ok(SEALED_NAME, "the master key opens them");
-    const detail = "the master key is being replaced: bun run cli master-key rotate";
+    const detail = `the master key is being replaced: ${CLI} master-key rotate`;
     return { name: SEALED_NAME, state: "warning", detail };
   } catch (error) {
     return wrong(SEALED_NAME, error);

@@ -3,6 +3,7 @@ import { join, resolve } from "node:path";
 import { connectDatabase, type Database, type DatabaseTarget } from "../../../../db/client.ts";
 import { claimFileFolder, readFileFolderId } from "../../../../db/queries/files.ts";
 import { systemClock } from "../../../lib/clock.ts";
+import { CLI } from "../../../lib/command-line.ts";
 import { readMasterKeys } from "../../../platform/config/access-keys.ts";
 import { EnvironmentReader } from "../../../platform/config/environment.ts";
 import { readS3 } from "../../../platform/config/settings.ts";
@@ -12,7 +13,12 @@ import { type Backup, takeBackup } from "../../backup/take-backup.ts";
 import { createStorage } from "../../compose/files.ts";
 import { knownMasterKeys } from "../../start/master-key.ts";
 import { type Command, type CommandContext, type Report, UsageError } from "../command.ts";
-import { type OperatorSettings, readOperatorSettings, withServer } from "../operator-database.ts";
+import {
+  assertDatabaseExists,
+  type OperatorSettings,
+  readOperatorSettings,
+  withServer,
+} from "../operator-database.ts";
 
 const WITHOUT_FILES = "without-files";
 
@@ -26,10 +32,11 @@ const take: Command = {
     },
   },
   positional: "FOLDER-OR-FILE",
+  isPositionalFile: true,
   run: async ({ options, positional }, context) => {
     const path = archivePath(needed(positional, "backup", "a folder or a file"), context);
     const settings = readOperatorSettings(context.environment, context.cwd);
-    assertThere(settings);
+    assertDatabaseExists(settings);
     return withSession(settings, context, async (sql) => {
       const storage = createStorage(storageSettings(settings, context), systemClock, {
         read: () => readFileFolderId(sql),
@@ -52,12 +59,6 @@ const take: Command = {
     });
   },
 };
-
-/** Throws if there would be no embedded database to back up, because opening it would create one. */
-function assertThere({ databaseUrl, dataDir }: OperatorSettings): void {
-  if (databaseUrl !== undefined || existsSync(join(dataDir, "postgres"))) return;
-  throw new Error(`no database in ${dataDir}: set DATA_DIR or DATABASE_URL`);
-}
 
 /**
  * Returns the path of the archive. If `named` is a folder, the file name contains the time. Throws UsageError if the
@@ -96,6 +97,7 @@ const putBack: Command = {
     },
   },
   positional: "FILE",
+  isPositionalFile: true,
   run: async ({ options, positional }, context) => {
     const path = resolve(context.cwd, needed(positional, "restore", "a file"));
     if (!existsSync(path)) throw new UsageError(`${path} does not exist`);
@@ -116,7 +118,7 @@ const putBack: Command = {
         ? []
         : ["The backup does not contain stored files: copy them to their storage."]),
       ...(isQuiet ? ["Webhooks, payments, jobs and batches are disabled."] : []),
-      "Start one gateway, then run `bun run cli doctor`.",
+      `Start one gateway, then run "${CLI} doctor".`,
     ];
     const data = {
       created_at: createdAt,

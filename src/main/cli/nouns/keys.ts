@@ -23,6 +23,7 @@ import {
   areAllScopes,
   type KeyKind,
   MAX_RATE_LIMIT,
+  SCOPES,
 } from "../../../lib/api-key-record.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { keyCreated } from "../../../lib/events/key-created.ts";
@@ -52,7 +53,11 @@ import {
 } from "../read-options.ts";
 
 const KINDS: readonly ApiKeyKind[] = ["secret", "management", "operator"];
-const KIND_OPTION = { value: "KIND", meaning: `${KINDS.join(", ")}; default: secret` };
+const KIND_OPTION = {
+  value: "KIND",
+  meaning: `${KINDS.join(", ")}; default: secret`,
+  choices: KINDS,
+};
 const ORGANIZATION_OPTION = {
   value: "ID",
   meaning: "id of the organization; not needed if only one exists",
@@ -61,13 +66,14 @@ const ORGANIZATION_OPTION = {
 /** Options of keys of organizations that operator keys do not have. */
 const SETTING_OPTIONS = {
   org: ORGANIZATION_OPTION,
-  scopes: { value: "A,B", meaning: "permissions of the key; default: all" },
+  scopes: { value: "A,B", meaning: "permissions of the key; default: all", choices: SCOPES },
   "rate-limit-rpm": { value: "N", meaning: "requests a minute" },
   "rate-limit-tpm": { value: "N", meaning: "tokens a minute" },
   "daily-budget-usd": { value: "X", meaning: "most USD that it may spend in a UTC day" },
   "monthly-budget-usd": { value: "X", meaning: "most USD that it may spend in a UTC month" },
   "budget-includes-byok": {
     value: "BOOL",
+    choices: ["true", "false"],
     meaning: "true: budgets count calls with the organization's own provider keys too",
   },
   models: { value: "A,B", meaning: "the only models it may use" },

@@ -1,3 +1,4 @@
+import type { Database } from "../../../../db/client.ts";
 import { listOrganizations } from "../../../../db/queries/organizations.ts";
 import { organizationShape } from "../../../accounts/admin/routes.ts";
 import type { OrganizationChange } from "../../../accounts/organizations/organizations.ts";
@@ -6,7 +7,7 @@ import { PLANS } from "../../../lib/plans.ts";
 import { isoTime } from "../../../lib/utc-time.ts";
 import { addOrganization, organizationIdOf, updateOrganization } from "../actions/organizations.ts";
 import { type Command, type CommandInput, UsageError } from "../command.ts";
-import { withDatabase } from "../operator-database.ts";
+import { type OperatorSettings, withDatabase } from "../operator-database.ts";
 import { moreLine, renderFields, renderTable } from "../print.ts";
 import {
   PAGE_OPTIONS,
@@ -29,12 +30,12 @@ const create: Command = {
   summary: "Creates an organization with a management key, a secret key and the starting credit.",
   options: {
     name: { value: "NAME", meaning: "name of the organization", isRequired: true },
-    plan: { value: "PLAN", meaning: `${PLANS.join(", ")}; default: GATEWAY_PLAN` },
+    plan: { value: "PLAN", meaning: `${PLANS.join(", ")}; default: GATEWAY_PLAN`, choices: PLANS },
   },
   run: ({ options }, context) => {
     const name = readName("name", options.name!);
     const plan = readChoice("plan", options.plan, PLANS);
-    return withDatabase(context, async (sql, settings) => {
+    const create = async (sql: Database, settings: OperatorSettings) => {
       const request = {
         name,
         plan: plan ?? settings.plan,
@@ -61,7 +62,8 @@ const create: Command = {
           ["Secret key", secretKey],
         ])}The keys are shown only once.\n`,
       };
-    });
+    };
+    return withDatabase(context, create, { mayCreate: true });
   },
 };
 
@@ -105,7 +107,11 @@ const update: Command = {
   options: {
     org: { value: "ID", meaning: "id of the organization; not needed if only one exists" },
     name: { value: "NAME", meaning: "name of the organization" },
-    plan: { value: "PLAN", meaning: `${PLANS.join(", ")}; also sets its credit limit` },
+    plan: {
+      value: "PLAN",
+      meaning: `${PLANS.join(", ")}; also sets its credit limit`,
+      choices: PLANS,
+    },
     "fee-percent": {
       value: "X",
       meaning: "fee on top of the provider's cost, or default for the plan's",
@@ -115,10 +121,15 @@ const update: Command = {
     "max-keys": { value: "N", meaning: "most API keys, or default" },
     "max-webhooks": { value: "N", meaning: "most webhooks, or default" },
     "computer-use": {
-      value: "BOOLEAN",
+      value: "BOOL",
+      choices: ["true", "false"],
       meaning: "true: requests may offer computer tools to models",
     },
-    suspended: { value: "BOOLEAN", meaning: "true: reject every call of its keys" },
+    suspended: {
+      value: "BOOL",
+      choices: ["true", "false"],
+      meaning: "true: reject every call of its keys",
+    },
   },
   run: ({ options }, context) => {
     const change = readChange(options);

@@ -1,0 +1,369 @@
+import { YAML } from "bun";
+import type { Environment } from "../../../platform/config/environment.ts";
+import type {
+  ConfigFile,
+  ModelEntry,
+  ProviderEntry,
+} from "../../../platform/config/file-schema.ts";
+import { PROVIDER_TYPES } from "../../../platform/config/provider-types.ts";
+import { UsageError } from "../command.ts";
+import { LITELLM_HINTS } from "./litellm-hints.ts";
+import { categoryOf, vendorModel } from "./litellm-vendors.ts";
+
+export interface Translation {
+  readonly config: ConfigFile;
+  /** One line for each setting that the file does not contain. */
+  readonly notes: readonly string[];
+}
+
+interface Options {
+  /** Author of the ids of models, such as `team` in `team/gpt-4o`. */
+  readonly author: string;
+  /** Has the variables that addresses name. The file has no member for such a variable. */
+  readonly environment: Environment;
+}
+
+type Members = Record<string, unknown>;
+type Endpoint = NonNullable<ModelEntry["endpoints"]>[number];
+
+/** A deployment of a group. Lower orders are tried first. */
+interface Deployment {
+  readonly endpoint: Endpoint;
+  readonly order: number;
+  /** Share of the load among the deployments of the same order. */
+  readonly weight: number;
+}
+
+interface Group {
+  readonly deployments: Deployment[];
+  readonly category: string;
+  readonly limits: Pick<ModelEntry, "context_length" | "max_output_tokens">;
+}
+
+/**
+ * Translates a config.yaml of LiteLLM's proxy. Each group of `model_list` becomes a model with an
+ * alias of the group's name, so that clients keep their names. Throws UsageError if the text is not
+ * such a file.
+ */
+export function translateLitellm(text: string, options: Options): Translation {
+  let parsed: unknown;
+  try {
+    parsed = YAML.parse(text);
+  } catch {
+    throw new UsageError("the file is not YAML");
+  }
+  const root = members(parsed);
+  if (!Array.isArray(root.model_list)) throw new UsageError("the file has no list model_list");
+  return new LitellmTranslator(options).translate(root, root.model_list);
+}
+
+class LitellmTranslator {
+  readonly #options: Options;
+  /** Providers by their settings, so that deployments with equal ones share a provider. */
+  readonly #providers = new Map<string, ProviderEntry>();
+  /** Azure's deployments by the built-in name of their model, by provider. */
+  readonly #azureNames = new Map<string, Record<string, string>>();
+  readonly #groups = new Map<string, Group>();
+  readonly #notes = new Set<string>();
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  translate(root: Members, modelList: readonly unknown[]): Translation {
+    for (const [index, entry] of modelList.entries()) this.#addDeployment(index, members(entry));
+    const router = members(root.router_settings);
+    const settings = members(root.litellm_settings);
+    const fallbacks = [...list(router.fallbacks), ...list(settings.fallbacks)].map(members);
+    const models = [...this.#groups].flatMap(([name, group]) =>
+      this.#modelEntries(name, group, fallbacks),
+    );
+    const aliases = Object.entries(members(router.model_group_alias)).flatMap(([alias, target]) => {
+      const name = text(target) ?? text(members(target).model);
+      return name !== undefined && this.#groups.has(name)
+        ? [{ id: alias, alias_of: this.#modelId(name) }]
+        : [];
+    });
+    this.#noteSections(root);
+    const providers = [...this.#providers.values()].map((provider) => {
+      const deployments = this.#azureNames.get(provider.id);
+      return deployments === undefined ? provider : { ...provider, deployments };
+    });
+    return { config: { providers, models: [...models, ...aliases] }, notes: [...this.#notes] };
+  }
+
+  #addDeployment(index: number, entry: Members): void {
+    const path = `model_list[${index}]`;
+    const params = this.#withVariables(path, members(entry.litellm_params));
+    const info = members(entry.model_info);
+    const groupName = text(entry.model_name);
+    const model = text(params.model);
+    if (groupName === undefined || model === undefined) {
+      throw new UsageError(`${path} needs a model_name and a litellm_params.model`);
+    }
+    const { vendor, type, name } = vendorModel(model, text(params.custom_llm_provider));
+    if (type === undefined) {
+      this.#notes.add(
+        `${path} (${groupName}): the provider ${vendor} has no type here; if it has OpenAI's API, add it as openai-compatible`,
+      );
+      return;
+    }
+    const provider = this.#providerOf(type, params);
+    for (const key of Object.keys(params)) {
+      if (!TRANSLATED_PARAMS.has(key)) this.#noteSetting(`litellm_params.${key}`);
+    }
+    if (name.includes("*")) {
+      this.#notes.add(`${path} (${groupName}): ${provider.id} offers all of its built-in models`);
+      return;
+    }
+    const baseModel = text(info.base_model)?.replace(/^azure\//, "");
+    if (type === "azure" && baseModel !== undefined) {
+      this.#azureNames.set(provider.id, {
+        ...this.#azureNames.get(provider.id),
+        [baseModel]: name,
+      });
+    }
+    const group: Group = this.#groups.get(groupName) ?? {
+      deployments: [],
+      category: categoryOf(text(info.mode), baseModel ?? name),
+      limits: numbersOf(info, {
+        max_input_tokens: "context_length",
+        max_output_tokens: "max_output_tokens",
+      }),
+    };
+    group.deployments.push({
+      endpoint: {
+        provider: provider.id,
+        model: name,
+        ...numbersOf({ ...info, ...params }, PRICES),
+        ...numbersOf(params, { max_parallel_requests: "max_parallel_requests" }),
+      },
+      order: number(params.order) ?? 0,
+      weight: number(params.weight) ?? number(params.rpm) ?? number(params.tpm) ?? 1,
+    });
+    this.#groups.set(groupName, group);
+  }
+
+  #providerOf(stated: string, params: Members): ProviderEntry {
+    const address = text(params.api_base) ?? text(params.base_url);
+    const isElsewhere = stated === "openai" && address !== undefined && !OPENAI_HOST.test(address);
+    const type = isElsewhere ? "openai-compatible" : stated;
+    const settings = {
+      type,
+      ...(address !== undefined && { base_url: withVersion(type, address) }),
+      ...CLOUD_SETTINGS[type]?.(params),
+      ...keyOf(type, params),
+    };
+    const signature = JSON.stringify(settings);
+    const existing = this.#providers.get(signature);
+    if (existing !== undefined) return existing;
+    const siblings = [...this.#providers.values()].filter((one) => one.type === type).length;
+    const provider = { id: siblings === 0 ? type : `${type}-${siblings + 1}`, ...settings };
+    this.#providers.set(signature, provider);
+    return provider;
+  }
+
+  /** Replaces the names of variables by their values in members for which the file has no such form. */
+  #withVariables(path: string, params: Members): Members {
+    const values = Object.entries(params).flatMap(([member, stated]) => {
+      const name = VALUES_ONLY.has(member) ? variableName(text(stated)) : undefined;
+      if (name === undefined) return [];
+      const value = this.#options.environment[name];
+      if (value) return [[member, value]];
+      throw new UsageError(
+        `${path} takes ${member} from the variable ${name}: set it and try again`,
+      );
+    });
+    return { ...params, ...Object.fromEntries(values) };
+  }
+
+  /** Returns the model of a group, and the alias that has the group's name. */
+  #modelEntries(name: string, group: Group, fallbacks: readonly Members[]): ModelEntry[] {
+    const id = this.#modelId(name);
+    const fallbackNames = fallbacks
+      .flatMap((one) => list(one[name]))
+      .flatMap((one) => text(one) ?? []);
+    const later = fallbackNames.flatMap((one) => this.#groups.get(one)?.deployments ?? []);
+    const model = {
+      id,
+      category: group.category as ModelEntry["category"],
+      ...group.limits,
+      endpoints: endpointsInOrder(group.deployments, later),
+    } as ModelEntry;
+    return id === name ? [model] : [model, { id: aliasId(name), alias_of: id }];
+  }
+
+  #modelId(group: string): string {
+    const id = aliasId(group);
+    return id.includes("/") ? id : `${this.#options.author}/${id}`;
+  }
+
+  #noteSections(root: Members): void {
+    for (const section of ["litellm_settings", "router_settings", "general_settings"]) {
+      for (const key of Object.keys(members(root[section]))) {
+        if (!TRANSLATED_SETTINGS.has(`${section}.${key}`)) this.#noteSetting(`${section}.${key}`);
+      }
+    }
+    for (const key of ["environment_variables", "include"]) {
+      if (root[key] !== undefined) this.#noteSetting(key);
+    }
+    for (const name of this.#groups.keys()) {
+      if (aliasId(name) !== name) this.#notes.add(`${name}: call it ${aliasId(name)}`);
+    }
+  }
+
+  #noteSetting(setting: string): void {
+    this.#notes.add(`${setting}: ${LITELLM_HINTS[setting] ?? "has no counterpart"}`);
+  }
+}
+
+/** Deployments of one order share the load by weight. The others follow them, with the fallbacks last. */
+function endpointsInOrder(
+  primary: readonly Deployment[],
+  later: readonly Deployment[],
+): Endpoint[] {
+  const sorted = primary.toSorted((left, right) => left.order - right.order);
+  const first = sorted.filter(({ order }) => order === sorted[0]!.order);
+  const sharesLoad = first.length > 1;
+  const endpoints = [...sorted, ...later].map((deployment, index) => ({
+    ...deployment.endpoint,
+    ...(sharesLoad && { weight: index < first.length ? deployment.weight : 0 }),
+  }));
+  const ids = endpoints.map(({ provider, model }) => `${provider} ${model}`);
+  return endpoints.filter((_, index) => ids.indexOf(ids[index]!) === index);
+}
+
+/** Settings of the clouds, from `litellm_params`. */
+const CLOUD_SETTINGS: Readonly<Record<string, (params: Members) => Partial<ProviderEntry>>> = {
+  azure: (params) => {
+    const version = text(params.api_version);
+    return version === undefined ? {} : { api_version: version };
+  },
+  bedrock: (params) => {
+    const region = text(params.aws_region_name);
+    const aws = {
+      ...(region !== undefined && { region }),
+      ...withVariable("access_key_id", "access_key_id_env", text(params.aws_access_key_id)),
+      ...withVariable(
+        "secret_access_key",
+        "secret_access_key_env",
+        text(params.aws_secret_access_key),
+      ),
+      ...withVariable("session_token", "session_token_env", text(params.aws_session_token)),
+    };
+    return Object.keys(aws).length === 0 ? {} : { aws };
+  },
+  vertex: (params) => {
+    const credentials = text(params.vertex_credentials);
+    const project = text(params.vertex_project);
+    const location = text(params.vertex_location);
+    return {
+      ...(project !== undefined && { project }),
+      ...(location !== undefined && { location }),
+      ...(credentials?.startsWith("{") && {
+        api_key: Buffer.from(credentials).toString("base64"),
+      }),
+      ...(credentials !== undefined &&
+        !credentials.startsWith("{") &&
+        withVariable("credentials_file", "api_key_env", credentials)),
+    };
+  },
+};
+
+/** Returns the key of a provider. A hosted one without a key gets it from its usual variable. */
+function keyOf(type: string, params: Members): Partial<ProviderEntry> {
+  const key = text(params.api_key);
+  if (key !== undefined) return withVariable("api_key", "api_key_env", key);
+  const { environmentPrefix, isSelfHosted } = PROVIDER_TYPES[type]!;
+  const needsKey = isSelfHosted !== true && environmentPrefix !== undefined;
+  return needsKey && !(type in CLOUD_SETTINGS)
+    ? { api_key_env: `${environmentPrefix}_API_KEY` }
+    : {};
+}
+
+/** Returns a member with a value, or the one that names the variable of the value. */
+function withVariable(
+  member: string,
+  variableMember: string,
+  value: string | undefined,
+): Record<string, string> {
+  if (value === undefined) return {};
+  const name = variableName(value);
+  return name === undefined ? { [member]: value } : { [variableMember]: name };
+}
+
+/** Adds the version segment of the type to an address that has no path. */
+function withVersion(type: string, address: string): string {
+  const usual = PROVIDER_TYPES[type]!.defaultBaseUrl;
+  if (usual === undefined || !URL.canParse(address)) return address;
+  const { pathname, origin } = new URL(address);
+  return pathname === "/" ? `${origin}${new URL(usual).pathname}` : address;
+}
+
+const variableName = (value: string | undefined): string | undefined =>
+  value?.startsWith("os.environ/") ? value.slice("os.environ/".length) : undefined;
+
+/** Returns a name in the form of a model id. */
+const aliasId = (name: string): string => name.replaceAll(/[^A-Za-z0-9._:@+~/-]+/g, "-");
+
+/** Members of `litellm_params` whose counterpart cannot name a variable. */
+const VALUES_ONLY = new Set([
+  ...["model", "api_base", "base_url", "api_version"],
+  ...["aws_region_name", "vertex_project", "vertex_location"],
+]);
+
+const OPENAI_HOST = /^https:\/\/(?:[a-z]+\.)?api\.openai\.com(?:\/|$)/;
+
+/** Members of the file for LiteLLM's prices. */
+const PRICES: Readonly<Record<string, string>> = {
+  input_cost_per_token: "input_cost_per_token",
+  output_cost_per_token: "output_cost_per_token",
+  cache_read_input_token_cost: "cached_input_cost_per_token",
+  cache_creation_input_token_cost: "cache_write_input_cost_per_token",
+  output_cost_per_image: "cost_per_image",
+  input_cost_per_character: "cost_per_character",
+  input_cost_per_second: "cost_per_second",
+};
+
+const TRANSLATED_PARAMS = new Set([
+  ...["model", "custom_llm_provider", "api_key", "api_base", "base_url", "api_version"],
+  ...["weight", "order", "max_parallel_requests", "vertex_project", "vertex_location"],
+  ...["vertex_credentials", "aws_region_name", "aws_access_key_id", "aws_secret_access_key"],
+  ...["aws_session_token", ...Object.keys(PRICES)],
+]);
+
+const TRANSLATED_SETTINGS = new Set([
+  "litellm_settings.fallbacks",
+  "router_settings.fallbacks",
+  "router_settings.model_group_alias",
+]);
+
+function members(value: unknown): Members {
+  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
+  return isObject ? (value as Members) : {};
+}
+
+const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
+
+function text(value: unknown): string | undefined {
+  return typeof value === "string" && value !== "" ? value : undefined;
+}
+
+/** Returns a number, also if the file has it as a text. */
+function number(value: unknown): number | undefined {
+  const parsed = typeof value === "string" && value.trim() !== "" ? Number(value) : value;
+  return typeof parsed === "number" && Number.isFinite(parsed) ? parsed : undefined;
+}
+
+/** Returns the numbers of an object under other names. */
+function numbersOf(
+  object: Members,
+  names: Readonly<Record<string, string>>,
+): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(names).flatMap(([from, to]) => {
+      const value = number(object[from]);
+      return value === undefined ? [] : [[to, value]];
+    }),
+  );
+}

@@ -1,0 +1,144 @@
+import { afterAll, expect, test } from "bun:test";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { ConfigFile } from "../../src/platform/config/file-schema.ts";
+import { cliJson, runCliHere } from "./cli-runs.ts";
+
+const CONFIG = join(import.meta.dir, "..", "fixtures", "litellm", "config.yaml");
+const AZURE = { AZURE_API_BASE: "https://house.openai.azure.com" };
+const KEYS = {
+  OPENAI_API_KEY: "a",
+  ANTHROPIC_API_KEY: "b",
+  AZURE_API_KEY: "c",
+  GEMINI_API_KEY: "d",
+  MISTRAL_API_KEY: "e",
+  AWS_ACCESS_KEY_ID: "AKIA0123456789012345",
+  AWS_SECRET_ACCESS_KEY: "f",
+};
+
+const folder = mkdtempSync(join(tmpdir(), "gateway-import-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+function fileOf(text: string): string {
+  const path = join(folder, `${Bun.hash(text)}`);
+  writeFileSync(path, text);
+  return path;
+}
+
+async function imported(...args: string[]): Promise<ConfigFile> {
+  const { exitCode, stdout, stderr } = await runCliHere(AZURE, "import", "litellm", ...args);
+  if (exitCode !== 0) throw new Error(stderr);
+  return JSON.parse(stdout);
+}
+
+const modelOf = ({ models = [] }: ConfigFile, id: string) => models.find((one) => one.id === id);
+
+test("the gateway offers every group of an imported file, with the group's prices and limits", async () => {
+  const path = fileOf(JSON.stringify(await imported(CONFIG)));
+  const { data } = await cliJson<{ data: { id: string }[] }>(
+    { ...KEYS, GATEWAY_CONFIG: path, DATA_DIR: folder },
+    ...["models", "list"],
+  );
+  const ids = data.map(({ id }) => id);
+  const groups = ["claude", "embeddings", "gemini", "gpt-4o", "house-writer", "legacy"];
+  expect(ids.filter((id) => id.startsWith("team/")).sort()).toEqual(
+    groups.map((group) => `team/${group}`),
+  );
+  // The wildcard brings the provider's models.
+  expect(ids).toContain("mistral/mistral-medium-latest");
+  expect(data.find(({ id }) => id === "team/house-writer")).toMatchObject({
+    context_length: 32_768,
+    input_cost_per_token: 2e-7,
+    output_cost_per_token: 8e-7,
+  });
+  expect(data.find(({ id }) => id === "team/embeddings")).toMatchObject({ category: "embedding" });
+});
+
+test("clients keep the names of groups and aliases", async () => {
+  const config = await imported(CONFIG);
+  const aliases = Object.fromEntries(
+    config.models!.flatMap(({ id, alias_of }) => (alias_of === undefined ? [] : [[id, alias_of]])),
+  );
+  expect(aliases).toEqual({
+    "gpt-4o": "team/gpt-4o",
+    "gpt-4": "team/gpt-4o",
+    claude: "team/claude",
+    gemini: "team/gemini",
+    embeddings: "team/embeddings",
+    "house-writer": "team/house-writer",
+    legacy: "team/legacy",
+  });
+});
+
+test("deployments of a group share the load by rpm, orders follow one another, and fallbacks come last", async () => {
+  const config = await imported(CONFIG, "--author", "acme");
+  expect(modelOf(config, "acme/gpt-4o")!.endpoints).toEqual([
+    { provider: "azure", model: "prod-4o-eu", weight: 900 },
+    { provider: "openai", model: "gpt-4o", weight: 100 },
+  ]);
+  const bedrock = "eu.anthropic.claude-sonnet-4-5-20250929-v1:0";
+  const claude = [
+    { provider: "anthropic", model: "claude-sonnet-4-5" },
+    { provider: "bedrock", model: bedrock },
+  ];
+  expect(modelOf(config, "acme/claude")!.endpoints).toEqual(claude);
+  expect(modelOf(config, "acme/gemini")!.endpoints).toEqual([
+    { provider: "google", model: "gemini-2.5-flash" },
+    ...claude,
+  ]);
+});
+
+test("keys stay variables, addresses get their version, and deployments with equal settings share a provider", async () => {
+  const { providers = [] } = await imported(CONFIG);
+  const byId = Object.fromEntries(providers.map(({ id, ...settings }) => [id, settings]));
+  expect(providers.filter(({ type }) => type === "openai")).toHaveLength(1);
+  expect(byId.azure).toEqual({
+    type: "azure",
+    base_url: AZURE.AZURE_API_BASE,
+    api_version: "2024-10-21",
+    api_key_env: "AZURE_API_KEY",
+    deployments: { "gpt-4o": "prod-4o-eu" },
+  });
+  expect(byId.bedrock).toEqual({
+    type: "bedrock",
+    aws: {
+      region: "eu-central-1",
+      access_key_id_env: "AWS_ACCESS_KEY_ID",
+      secret_access_key_env: "AWS_SECRET_ACCESS_KEY",
+    },
+  });
+  expect(byId.vllm).toEqual({ type: "vllm", base_url: "http://10.0.0.7:8000/v1" });
+  expect(byId["openai-compatible"]).toMatchObject({ base_url: "https://llm.example.com/v1" });
+});
+
+test("each setting that the file does not contain is named, with its replacement", async () => {
+  const { stderr } = await runCliHere(AZURE, "import", "litellm", CONFIG);
+  const notes = stderr.trim().split("\n");
+  for (const setting of [
+    "litellm_params.timeout: set GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS",
+    "litellm_settings.drop_params: ",
+    "router_settings.redis_host: set REDIS_URL",
+    "general_settings.database_url: set DATABASE_URL",
+    "model_list[9] (watson): the provider watsonx has no type here",
+    "house writer: call it house-writer",
+  ]) {
+    expect(notes.filter((note) => note.startsWith(setting))).toHaveLength(1);
+  }
+  expect(stderr).not.toContain("sk-literal");
+});
+
+test.each([
+  ["a: [", "is not YAML"],
+  ["general_settings: {}", "model_list"],
+  ["model_list: [{ model_name: a }]", "model_list[0]"],
+  [
+    "model_list: [{ model_name: a, litellm_params: { model: openai/a, api_base: os.environ/NONE } }]",
+    "NONE",
+  ],
+])("%s is rejected in one line that names %s", async (text, named) => {
+  const { exitCode, stdout, stderr } = await runCliHere({}, "import", "litellm", fileOf(text));
+  expect({ exitCode, stdout }).toEqual({ exitCode: 2, stdout: "" });
+  expect(stderr).toMatch(/^[^\n]+\n$/);
+  expect(stderr).toContain(named);
+});
