@@ -80,7 +80,7 @@ export function openApiDocument(
     },
     servers: [{ url: "/" }],
     security: keyInEitherHeader([]),
-    tags: [...new Set(routes.map((route) => route.tag))].map((name) => ({
+    tags: [...new Set([...routes.map((route) => route.tag), EVENTS_TAG])].map((name) => ({
       name,
       ...(name in TAGS && { description: TAGS[name] }),
     })),
@@ -97,6 +97,7 @@ export function openApiDocument(
 }
 
 const EVENT_UNION = "WebhookEvent";
+const EVENTS_TAG = "Webhook events";
 
 /**
  * Returns the descriptions of the requests that a webhook receives, by type of event. Names a
@@ -146,7 +147,7 @@ function receivedEvent(operationId: string, summary: string, content: object): o
   return {
     summary,
     operationId,
-    tags: ["Webhooks"],
+    tags: [EVENTS_TAG],
     security: [],
     requestBody: { required: true, content: { [JSON_TYPE]: content } },
     responses: {
