@@ -32,10 +32,10 @@ async function reached(browser: DashboardBrowser, route: string): Promise<string
 
 /** By what the description says of who may call a route. */
 const EXPECTED: readonly (readonly [says: RegExp, ofManagement: string, ofOperator: string])[] = [
-  [/^Needs an operator key/, "wrong_key_kind", "let in"],
-  [/^Needs a (?:management key|secret key or a management key)/, "let in", "wrong_key_kind"],
+  [/\bNeeds an operator key/, "wrong_key_kind", "let in"],
+  [/\bNeeds a (?:management key|secret key or a management key)/, "let in", "wrong_key_kind"],
   // Model endpoints, files, and what needs no key are not there at all.
-  [/^Needs (?:a secret key with|no API key)/, "not there", "not there"],
+  [/\bNeeds (?:a secret key with|no API key)/, "not there", "not there"],
 ];
 
 test("every route of the API is let in, refused or not there below /dashboard/api by whose session it is", async () => {
