@@ -197,7 +197,7 @@ function describeOperation(route: RouteDefinition, path: string, draft: Document
     tags: [route.tag],
     summary: route.summary,
     ...(operationId !== undefined && { operationId }),
-    description: [description, accessText(route)].filter(Boolean).join(" "),
+    description: [accessText(route), description].filter(Boolean).join(" "),
     security:
       route.access.kind === "public"
         ? []

@@ -31,41 +31,34 @@ const Message = Type.Object({
   ]),
 });
 
-const ChatBody = Type.Object(
-  {
-    model: Type.Optional(Type.String({ description: "Ignored when models is given." })),
-    messages: Type.Array(Message, { minItems: 1 }),
-    temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
-    max_tokens: Type.Optional(Type.Union([Type.Integer({ minimum: 1 }), Type.Null()])),
-    stop: Type.Optional(
-      Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 4 }), Type.Null()]),
-    ),
-    logit_bias: Type.Optional(Type.Record(Type.String(), Type.Number())),
-    tool_choice: Type.Optional(
-      Type.Union([
-        Type.Literal("none"),
-        Type.Literal("auto"),
-        Type.Literal("required"),
-        Type.Object({
-          type: Type.Literal("function"),
-          function: Type.Object({ name: Type.String() }),
-        }),
-      ]),
-    ),
-    stream: Type.Optional(Type.Boolean({ default: false })),
-    provider: Type.Optional(
+const ChatBody = Type.Object({
+  model: Type.Optional(Type.String({ description: "Ignored when models is given." })),
+  messages: Type.Array(Message, { minItems: 1 }),
+  temperature: Type.Optional(Type.Number({ minimum: 0, maximum: 2 })),
+  max_tokens: Type.Optional(Type.Union([Type.Integer({ minimum: 1 }), Type.Null()])),
+  stop: Type.Optional(
+    Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 4 }), Type.Null()]),
+  ),
+  logit_bias: Type.Optional(Type.Record(Type.String(), Type.Number())),
+  tool_choice: Type.Optional(
+    Type.Union([
+      Type.Literal("none"),
+      Type.Literal("auto"),
+      Type.Literal("required"),
       Type.Object({
-        order: Type.Optional(Type.Array(Type.String())),
-        allow_fallbacks: Type.Optional(Type.Boolean()),
+        type: Type.Literal("function"),
+        function: Type.Object({ name: Type.String() }),
       }),
-    ),
-  },
-  {
-    examples: [
-      { model: "openai/gpt-4o-mini", messages: [{ role: "user", content: "Say hello." }] },
-    ],
-  },
-);
+    ]),
+  ),
+  stream: Type.Optional(Type.Boolean({ default: false })),
+  provider: Type.Optional(
+    Type.Object({
+      order: Type.Optional(Type.Array(Type.String())),
+      allow_fallbacks: Type.Optional(Type.Boolean()),
+    }),
+  ),
+});
 
 const Completion = Type.Object({
   id: Type.String(),
