@@ -63,7 +63,7 @@ export interface Settlement extends LedgerRequest, UsageFigures {
   readonly budgetNano?: bigint | undefined;
   readonly model: string;
   readonly provider: string;
-  /** 200, or 499 if the client disconnected. */
+  /** 200, 499 if the client disconnected, or 500 if the instance died. */
   readonly status: number;
   readonly latencyMs: number;
   readonly details: Record<string, unknown> | null;

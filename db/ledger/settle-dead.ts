@@ -19,6 +19,8 @@ interface OrphanedWork {
   readonly releases: readonly HoldRelease[];
 }
 
+/** Status of a stream that ended with its instance: error code `internal`. The client did not disconnect. */
+const STATUS_AFTER_DEATH = 500;
 const BATCH = 500;
 const MAX_TRIES = 10;
 
@@ -137,7 +139,7 @@ function settlementOf(row: Record<string, unknown>): Settlement {
     budgetNano: (row.budget_charge_nano as bigint | null) ?? undefined,
     model: row.model as string,
     provider: row.provider as string,
-    status: 499,
+    status: STATUS_AFTER_DEATH,
     promptTokens: Number(row.prompt_tokens),
     // Checkpoints may leave these and the description empty.
     cachedPromptTokens: Number(row.cached_prompt_tokens ?? 0),

@@ -320,6 +320,7 @@ function within(sql: Database, time: SqlFragment, { fromMs, beforeMs }: RequestL
  */
 function chargedErrorCode(sql: Database, failure: SqlFragment): SqlFragment {
   return sql`coalesce(${failure}.error_code, CASE t.status WHEN 499 THEN 'client_closed_request'
+    WHEN 500 THEN 'internal'
     WHEN 408 THEN 'provider_timeout' WHEN 400 THEN 'content_policy_violation' END)`;
 }
 

@@ -100,7 +100,7 @@ export const transactions = pgTable(
     refundedRequestId: text("refunded_request_id"),
     model: text("model"),
     provider: text("provider"),
-    /** HTTP status of the answer: 200, or 499 if the client disconnected. */
+    /** HTTP status of the answer: 200, 499 if the client disconnected, or 500 if the instance died. */
     status: integer("status"),
     promptTokens: bigint("prompt_tokens", { mode: "number" }),
     cachedPromptTokens: bigint("cached_prompt_tokens", { mode: "number" }),

@@ -1,3 +1,5 @@
+import { editDistance } from "../lib/nearest-names.ts";
+
 /** The segments of a path. In a registered path, a parameter begins with a colon. */
 type Segments = readonly string[];
 
@@ -93,23 +95,13 @@ function distanceOf(wanted: Segments, segments: Segments): number {
 }
 
 /**
- * Returns the Levenshtein distance. Returns infinity if the words are too long, too short or too
- * different in length.
+ * Returns the number of letters that differ. Returns infinity if the words are too long, too short or too
+ * different.
  */
 function lettersBetween(left: string, right: string): number {
   if (left === right) return 0;
-  const isFar = Math.abs(left.length - right.length) > MAX_DISTANCE;
-  if (isFar || left.length > MAX_SEGMENT_CHARACTERS) return Number.POSITIVE_INFINITY;
+  if (left.length > MAX_SEGMENT_CHARACTERS) return Number.POSITIVE_INFINITY;
   // Very short words are all near to each other.
   if (Math.min(left.length, right.length) < MAX_DISTANCE) return Number.POSITIVE_INFINITY;
-  let row = Array.from({ length: right.length + 1 }, (_, at) => at);
-  for (let i = 1; i <= left.length; i++) {
-    const next = [i];
-    for (let j = 1; j <= right.length; j++) {
-      const replaced = row[j - 1]! + (left[i - 1] === right[j - 1] ? 0 : 1);
-      next.push(Math.min(replaced, row[j]! + 1, next[j - 1]! + 1));
-    }
-    row = next;
-  }
-  return row[right.length]!;
+  return editDistance(left, right, MAX_DISTANCE);
 }

@@ -44,6 +44,23 @@ export function didYouMean(wanted: string, names: readonly string[]): string {
   return nearest === undefined ? "" : `; did you mean ${nearest}?`;
 }
 
+/** Returns the Levenshtein distance, or infinity if it is above `most`. */
+export function editDistance(left: string, right: string, most: number): number {
+  if (left === right) return 0;
+  if (Math.abs(left.length - right.length) > most) return Number.POSITIVE_INFINITY;
+  let row = Array.from({ length: right.length + 1 }, (_, at) => at);
+  for (let i = 1; i <= left.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= right.length; j++) {
+      const replaced = row[j - 1]! + (left[i - 1] === right[j - 1] ? 0 : 1);
+      next.push(Math.min(replaced, row[j]! + 1, next[j - 1]! + 1));
+    }
+    row = next;
+  }
+  const distance = row[right.length]!;
+  return distance > most ? Number.POSITIVE_INFINITY : distance;
+}
+
 function likenessOf(left: CharacterPairs, right: CharacterPairs): number {
   let shared = 0;
   for (const pair of left) if (right.has(pair)) shared++;

@@ -1,5 +1,4 @@
 import { resolve } from "node:path";
-import { didYouMean } from "../lib/nearest-names.ts";
 import { type AccessKeys, readAccessKeys } from "./config/access-keys.ts";
 import { ConfigFaults } from "./config/config-error.ts";
 import { type Environment, EnvironmentReader } from "./config/environment.ts";
@@ -13,6 +12,7 @@ import {
   type ProviderConfig,
   SANDBOX_MODERATION_MODEL,
   SANDBOX_PROVIDER_ID,
+  variablesUsed,
 } from "./config/providers.ts";
 import {
   type ExternalServices,
@@ -20,7 +20,7 @@ import {
   readSettings,
   type Settings,
 } from "./config/settings.ts";
-import { CONFIG_VARIABLES } from "./config/variables.ts";
+import { warnOfMisspelled } from "./config/spelling.ts";
 
 /** All settings of an operator, checked and deeply frozen. */
 export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
@@ -129,7 +129,7 @@ function readParts(
     warnings: [
       ...external.warnings,
       ...(testPayments && !isForTrial ? [GIVES_CREDIT_AWAY] : []),
-      ...misspelled(environment),
+      ...warnOfMisspelled(environment, file?.providers.flatMap(variablesUsed) ?? []),
     ],
   };
   const { faultyIds = { providers: [], models: [] } } = file ?? {};
@@ -186,18 +186,6 @@ const GIVES_CREDIT_AWAY =
  */
 function outboundRequests(text: string | undefined): number {
   return text !== undefined && /^[1-9]\d{0,4}$/.test(text) ? Number(text) : 256;
-}
-
-/**
- * Returns a warning for each unknown variable with the gateway's prefix, which is most likely
- * misspelled.
- */
-function misspelled(environment: Environment): string[] {
-  const names = CONFIG_VARIABLES.map(({ name }) => name);
-  const settingNames = new Set(names);
-  return Object.keys(environment)
-    .filter((name) => name.startsWith("GATEWAY_") && !settingNames.has(name))
-    .map((name) => `${name} is ignored: there is no such setting${didYouMean(name, names)}`);
 }
 
 function deepFreeze<Value>(value: Value): Value {

@@ -32,7 +32,7 @@ import type {
   WebhookRecord,
   WebhookSettings,
 } from "../lib/webhook-record.ts";
-import { type EgressGuard, EgressRefused } from "../platform/egress/guard.ts";
+import { type EgressGuard, EgressRefused, HttpRefused } from "../platform/egress/guard.ts";
 import type { SendEvent } from "./send-event.ts";
 import type { SendSlots } from "./send-slots.ts";
 import { PREVIOUS_SECRET_MS, type WebhookSecrets } from "./webhook-secrets.ts";
@@ -289,13 +289,17 @@ export class Webhooks {
       await finishesWithin(guard.check(url), clock, URL_CHECK_MS);
     } catch (error) {
       if (!(error instanceof EgressRefused)) return;
-      throw new GatewayError("invalid_body", `url ${error.message}.`, {
+      const hint = error instanceof HttpRefused ? HTTP_HINT : "";
+      throw new GatewayError("invalid_body", `url ${error.message}.${hint}`, {
         param: "url",
         cause: error,
       });
     }
   }
 }
+
+const HTTP_HINT =
+  " For development, the operator can allow http with GATEWAY_WEBHOOK_ALLOW_HTTP=true.";
 
 function webhookNotFound(): GatewayError {
   return new GatewayError("webhook_not_found", "There is no such webhook.");

@@ -129,7 +129,7 @@ describe.skipIf(redis === undefined)("background responses of several instances"
         const requestId = id.replace("resp_", "req_");
         return [...(await sql`SELECT status FROM transactions WHERE request_id = ${requestId}`)];
       });
-      expect(charge).toMatchObject({ status: 499 });
+      expect(charge).toMatchObject({ status: 500 });
     },
     TIMEOUT_MS,
   );

@@ -316,7 +316,7 @@ describe.skipIf(redisBinary === null)(
         await ended;
         expect(sent).toMatchObject({ status: 200, isWhole: false });
         const bill = await billOf(cluster.databaseUrl, sent);
-        expect(bill).toMatchObject({ status: 499, isRefunded: false });
+        expect(bill).toMatchObject({ status: 500, isRefunded: false });
         expect(bill!.chargeNano).toBeGreaterThan(0n);
         await expectBooks(cluster.databaseUrl, 1);
       },

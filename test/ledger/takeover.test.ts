@@ -279,7 +279,7 @@ describe("whoever takes the database over", () => {
     const bills = await billsOf([stream, ended, zombie].map(({ requestId }) => requestId));
     expect(bills.get(stream.requestId)).toMatchObject({
       charge: 25n,
-      status: 499,
+      status: 500,
       completion_tokens: 3n,
       description: "Chat completion: test/model (cut off)",
     });

@@ -1,6 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import type { Database } from "../../db/client.ts";
+import { exchangeLedgerBatch } from "../../db/ledger/exchange-batch.ts";
+import { settleDead } from "../../db/ledger/settle-dead.ts";
 import { insertFailedRequests, removeOldFailedRequests } from "../../db/queries/failed-requests.ts";
+import { insertInstance } from "../../db/queries/instances.ts";
+import { newId } from "../../src/lib/ids.ts";
+import { checkpointOf, settlement } from "../ledger/books.ts";
 import { addSecretKey } from "../support/api-keys.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
 import { until } from "../support/until.ts";
@@ -173,6 +178,37 @@ describe("a failed request is listed once", () => {
     expect(listed).toMatchObject({ status: 499, error_code: "client_closed_request", user });
     expect((await pageOf(`user=${user}&status=499`)).data).toHaveLength(1);
   });
+
+  test.each([
+    ["single-node", true],
+    ["clustered", false],
+  ])(
+    "a %s stream that was charged after a crash, as an error of the gateway",
+    async (_, isAlone) => {
+      const { sql, organizationId } = gateway;
+      const [key] = await sql<{ id: string }[]>`
+      SELECT id FROM api_keys WHERE organization_id = ${organizationId} AND kind = 'secret' LIMIT 1`;
+      const [dead, reaper] = [1, 2].map(() => ({ id: newId("ins"), epoch: 1n }));
+      await insertInstance(sql, dead!, isAlone);
+      await insertInstance(sql, reaper!);
+      const request = settlement({ organizationId, keyId: key!.id });
+      const amounts = { fullNano: 10_000n, leastNano: 10_000n, mostNano: 10_000n };
+      await exchangeLedgerBatch(sql, dead!, {
+        checkpoints: [checkpointOf(request)],
+        settlements: [],
+        releases: [],
+        holds: isAlone ? [] : [{ ...request, ...amounts, manner: "last" }],
+        knownAccounts: new Set(),
+        recheck: false,
+      });
+      await sql`UPDATE instances SET alive = false WHERE id = ${dead!.id}`;
+      await settleDead(sql, reaper!);
+      const listed = (await walk("limit=200")).find(({ id }) => id === request.requestId);
+      expect(listed).toMatchObject({ status: 500, error_code: "internal", cost_usd: 0.000001 });
+      const found = await walk("limit=200&error_code=internal&status=500");
+      expect(found.map(({ id }) => id)).toContain(request.requestId);
+    },
+  );
 
   test("a charge that follows the failure takes its place", async () => {
     const id = await idOf(gateway.chat(gateway.modelThat({ do: "complete" })));

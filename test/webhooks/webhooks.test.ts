@@ -92,6 +92,18 @@ describe("POST /v1/webhooks", () => {
     expect((await owner.call("POST", "/v1/webhooks", body({ events: ["*"] }))).status).toBe(201);
   });
 
+  test("only the message for an http URL says how to allow it for development", async () => {
+    const messageFor = async (url: string) => {
+      const refused = await owner.call("POST", "/v1/webhooks", body({ url }));
+      return (await expectError(refused, 400, "invalid_body")).error.message;
+    };
+    const hint =
+      "For development, the operator can allow http with GATEWAY_WEBHOOK_ALLOW_HTTP=true.";
+    expect(await messageFor("http://example.com/")).toBe(`url must be https. ${hint}`);
+    expect(await messageFor("ftp://example.com/")).toBe("url must be https.");
+    expect(await messageFor("https://10.0.0.1/")).not.toContain("GATEWAY_");
+  });
+
   test("400 for a URL that is not https, holds credentials, or leads to what is not public", async () => {
     const wrong = [
       "http://example.com/",

@@ -117,7 +117,9 @@ function usedCount(description: string) {
 
 const transactionDetails = Type.Object(
   {
-    status: nullableInteger("HTTP status of the response; 499 if the client disconnected."),
+    status: nullableInteger(
+      "HTTP status of the response; 499 if the client disconnected, 500 if the gateway died.",
+    ),
     latency_ms: nullableInteger("From the request to the end of its response."),
     cached_tokens: nullableInteger("Prompt tokens read from the provider's cache."),
     reasoning_tokens: nullableInteger("Completion tokens that are reasoning."),

@@ -4,6 +4,11 @@ const LOCALE = "en-US";
 /** Non-breaking space between a number and its unit. */
 const SPACE = "\u00a0";
 const cents = new Intl.NumberFormat(LOCALE, { style: "currency", currency: "USD" });
+const small = new Intl.NumberFormat(LOCALE, {
+  style: "currency",
+  currency: "USD",
+  maximumSignificantDigits: 2,
+});
 const fine = new Intl.NumberFormat(LOCALE, {
   style: "currency",
   currency: "USD",
@@ -17,8 +22,14 @@ const exact = new Intl.NumberFormat(LOCALE, {
 const integers = new Intl.NumberFormat(LOCALE);
 const compact = new Intl.NumberFormat(LOCALE, { notation: "compact", maximumFractionDigits: 1 });
 
-/** Formats an amount in USD to the cent. */
+const CENT_USD = 0.01;
+/** One nano-USD, the unit of the ledger. */
+const LEAST_USD = 1e-9;
+
+/** Formats an amount in USD to the cent, and a positive amount below one cent with two significant digits. */
 export function usd(amount: number): string {
+  // Sums of floats and averages can be less than the ledger's unit.
+  if (amount >= LEAST_USD / 2 && amount < CENT_USD) return small.format(amount);
   // Without this, a negative amount that rounds to zero would be shown as -$0.00.
   return cents.format(Math.abs(amount) < 0.005 ? 0 : amount);
 }

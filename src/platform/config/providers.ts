@@ -328,8 +328,18 @@ export function checkProviderVariables(environment: Environment, faults: ConfigF
 }
 
 /** Returns the names of the variables from which an entry takes its keys. */
-function variablesUsed({ api_key_env: single, api_keys: list, aws }: ProviderEntry): string[] {
-  const names = [single, aws?.secret_access_key_env, ...(list ?? []).map(({ key_env }) => key_env)];
+export function variablesUsed({
+  api_key_env: single,
+  api_keys: list,
+  aws,
+}: ProviderEntry): string[] {
+  const names = [
+    single,
+    aws?.access_key_id_env,
+    aws?.secret_access_key_env,
+    aws?.session_token_env,
+    ...(list ?? []).map(({ key_env }) => key_env),
+  ];
   return names.filter((name) => name !== undefined);
 }
 

@@ -69,7 +69,8 @@ export class EgressGuard {
     const url = isText ? URL.parse(text) : null;
     if (url === null) throw new EgressRefused("is not a valid URL");
     if (url.protocol !== "https:" && !(this.#allowsHttp && url.protocol === "http:")) {
-      throw new EgressRefused(this.#allowsHttp ? "must be an http or https URL" : "must be https");
+      if (this.#allowsHttp) throw new EgressRefused("must be an http or https URL");
+      throw url.protocol === "http:" ? new HttpRefused() : new EgressRefused("must be https");
     }
     if (url.username !== "" || url.password !== "") {
       throw new EgressRefused("must not contain credentials");
@@ -134,6 +135,13 @@ export class EgressRefused extends Error {
   constructor(message: string) {
     super(message);
     this.name = "EgressRefused";
+  }
+}
+
+/** Thrown for an http URL if the guard accepts only https. */
+export class HttpRefused extends EgressRefused {
+  constructor() {
+    super("must be https");
   }
 }
 

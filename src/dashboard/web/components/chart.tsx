@@ -17,10 +17,16 @@ interface ChartProps {
   readonly series: readonly Series[];
   readonly height?: number;
   format(value: number): string;
+  /** Formats the labels of the value axis. Default: `format`. */
+  formatTick?(value: number): string;
 }
 
 const DEFAULT_HEIGHT = 200;
+/** Smallest width of the value axis, in pixels. */
 const AXIS_WIDTH = 64;
+const DIGIT_WIDTH = 7;
+/** Space beside the labels of the value axis, in pixels. */
+const AXIS_GAP = 16;
 const TICK_SPACE = 34;
 const DAY_SECONDS = 86_400;
 const BAR_SHARE = 0.7;
@@ -30,7 +36,14 @@ const TIMES_HEIGHT = 40;
 const PADDING: uPlot.Padding = [8, 16, 0, 0];
 
 /** A chart of figures over time. A table repeats its numbers for screen readers. */
-export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }: ChartProps) {
+export function Chart({
+  label,
+  times,
+  series,
+  height = DEFAULT_HEIGHT,
+  format,
+  formatTick = format,
+}: ChartProps) {
   const room = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot>(undefined);
   const isDaily = stepOf(times) >= DAY_SECONDS;
@@ -40,7 +53,7 @@ export function Chart({ label, times, series, height = DEFAULT_HEIGHT, format }:
     const draw = () => {
       plot.current?.destroy();
       plot.current = new uPlot(
-        optionsOf(element, { series, height, isDaily, format }),
+        optionsOf(element, { series, height, isDaily, format, formatTick }),
         dataOf(times, series),
         element,
       );
@@ -121,11 +134,12 @@ interface DrawOptions {
    */
   readonly isDaily: boolean;
   format(value: number): string;
+  formatTick(value: number): string;
 }
 
 function optionsOf(
   element: HTMLElement,
-  { series, height, isDaily, format }: DrawOptions,
+  { series, height, isDaily, format, formatTick }: DrawOptions,
 ): uPlot.Options {
   const quiet = colorOf(element, "--quiet");
   const line = colorOf(element, "--line");
@@ -158,10 +172,10 @@ function optionsOf(
       },
       {
         ...axis,
-        size: AXIS_WIDTH,
+        size: (_plot, labels) => axisWidth(labels),
         space: TICK_SPACE,
         grid: { stroke: line, width: 1 },
-        values: (_plot, splits) => withoutRepeats(splits.map(format)),
+        values: (_plot, splits) => withoutRepeats(splits.map(formatTick)),
       },
     ],
     series: [
@@ -204,6 +218,12 @@ function timeRange(times: ArrayLike<number>, series: readonly Series[]): [number
 
 function stepOf(times: ArrayLike<number>): number {
   return times.length > 1 ? times[1]! - times[0]! : DAY_SECONDS;
+}
+
+/** Returns the width of the value axis in pixels. Amounts below a cent have long labels. */
+function axisWidth(labels: readonly string[] | null): number {
+  const characters = Math.max(0, ...(labels ?? []).map((label) => label.length));
+  return Math.max(AXIS_WIDTH, characters * DIGIT_WIDTH + AXIS_GAP);
 }
 
 /** Replaces repeated labels by empty ones: different amounts can have the same rounded label. */

@@ -23,6 +23,7 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
     page: "settings",
     action: "Top up",
   },
+  internal: { text: "The gateway failed, or its process died before the answer was complete." },
   invalid_body: { text: "The request body did not match the API." },
   key_inactive: { text: "The key is switched off.", page: "keys", action: "View keys" },
   key_expired: { text: "The key has expired.", page: "keys", action: "View keys" },

@@ -2,7 +2,7 @@ import { Chart, type Series } from "../components/chart.tsx";
 import { Code, Link } from "../components/controls.tsx";
 import { Empty, Figure, Figures, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
-import { duration, integer, percent, usd } from "../format.ts";
+import { duration, integer, percent, usd, usdExact } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { gatewayUrl } from "../router.ts";
 import { Issues } from "./issues.tsx";
@@ -163,9 +163,21 @@ const CHART_HEIGHT = 170;
 
 function Hours({ hours }: { readonly hours: readonly Hour[] }) {
   const times = hours.map(({ date }) => Date.parse(date) / MS_PER_SECOND);
-  const chart = (label: string, series: readonly Series[], format: (value: number) => string) => (
+  const chart = (
+    label: string,
+    series: readonly Series[],
+    format: (value: number) => string,
+    formatTick = format,
+  ) => (
     <Panel title={label} aside={<span class="quiet">Last 24 hours</span>}>
-      <Chart label={label} times={times} series={series} height={CHART_HEIGHT} format={format} />
+      <Chart
+        label={label}
+        times={times}
+        series={series}
+        height={CHART_HEIGHT}
+        format={format}
+        formatTick={formatTick}
+      />
     </Panel>
   );
   const valuesOf = (name: "requests" | "errors" | "cost_usd" | TimeName) =>
@@ -180,6 +192,7 @@ function Hours({ hours }: { readonly hours: readonly Hour[] }) {
         "Spend by hour",
         [{ label: "Spend", values: valuesOf("cost_usd"), color: 1, isBars: true }],
         usd,
+        usdExact,
       )}
       {chart(
         "Requests by hour",

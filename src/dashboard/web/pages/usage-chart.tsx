@@ -1,6 +1,6 @@
 import { useMemo } from "preact/hooks";
 import { Chart, type Series } from "../components/chart.tsx";
-import { usd } from "../format.ts";
+import { usd, usdExact } from "../format.ts";
 import { MAX_ROWS, type UsageRow } from "./usage-rows.ts";
 
 const SHOWN_SERIES = 5;
@@ -27,7 +27,16 @@ export function SpendChart({ rows, interval, from, to, name }: SpendChartProps) 
     const startTimes = Array.from({ length: count }, (_, index) => first + index * step);
     return { times: startTimes, series: seriesOf(rows, name, startTimes, step) };
   }, [rows, interval, from, to, names]);
-  return <Chart label="Spend" times={times} series={series} height={220} format={usd} />;
+  return (
+    <Chart
+      label="Spend"
+      times={times}
+      series={series}
+      height={220}
+      format={usd}
+      formatTick={usdExact}
+    />
+  );
 }
 
 function seriesOf(
