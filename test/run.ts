@@ -8,7 +8,7 @@ import { bundlePrograms } from "./support/programs.ts";
 import { NO_REDIS_WARNING } from "./support/redis.ts";
 import { startTestServices } from "./support/services.ts";
 import { readReport, type TestReport, totalLine, totalOf } from "./support/test-report.ts";
-import { belongsTo, LONG, MAX_QUICK_SECONDS, MEASURING, THOROUGH_SETTINGS } from "./tiers.ts";
+import { belongsTo, LONG, MEASURING, THOROUGH_SETTINGS } from "./tiers.ts";
 
 /*
  * Runs a tier of the suite (--quick, --all, --thorough; see tiers.ts), or the files and options of
@@ -52,7 +52,7 @@ const SHORT_LIVED = { BUN_JSC_useFTLJIT: "0" } as const;
 const TIERS = ["--quick", "--all", "--thorough"];
 
 const storedSeconds: Readonly<Record<string, number>> = measuredSeconds;
-const isSlow = (file: string) => (storedSeconds[file] ?? 0) > MAX_QUICK_SECONDS;
+const isSlow = (file: string) => file in storedSeconds;
 
 /** Named files run as they are, whatever the tier. */
 const isWholeTier = ([tier = "", ...rest]: readonly string[]) =>

@@ -1,10 +1,7 @@
 /*
- * Which test files run when. `bun run test` leaves out LONG files and files that take more than
- * MAX_QUICK_SECONDS; `test:all` runs every file; `test:thorough` runs the LONG files at full length.
+ * Which test files run when. `bun run test` leaves out LONG files and the slow files of
+ * durations.json; `test:all` runs every file; `test:thorough` runs the LONG files at full length.
  */
-
-/** Files of `bun run test` take at most this time by durations.json. */
-export const MAX_QUICK_SECONDS = 4;
 
 /**
  * Folders and files that start, kill or restart processes and databases, try many schedules, or install clients
