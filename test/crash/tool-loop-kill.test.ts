@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { findRunningEmbeddedPostgres } from "../../db/embedded.ts";
 import { INSTANCE_LEASE_MS } from "../../db/queries/instances.ts";
@@ -39,6 +39,10 @@ let upstream: UpstreamProcess;
 beforeAll(async () => {
   upstream = await startUpstreamProcess();
   await prepareLoops(upstream, configPath);
+});
+// A second attempt has the tags of the first one.
+beforeEach(async () => {
+  await upstream.takeServed();
 });
 afterAll(async () => {
   await grounds.clear();

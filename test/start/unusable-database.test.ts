@@ -122,7 +122,7 @@ test(
     expect(stopped.stderr()).toBe("stopped by SIGTERM during the start\n");
     network.restore();
     const baseUrl = await waiting.listening;
-    expect((await fetch(`${baseUrl}/readyz`)).status).toBe(200);
+    await until("it is ready", async () => (await fetch(`${baseUrl}/readyz`)).ok);
     expect(waiting.stdout()).toContain("migrating the database: ");
     waiting.signal("SIGTERM");
     expect(await exitOf(waiting)).toBe(0);
