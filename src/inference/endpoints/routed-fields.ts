@@ -1,14 +1,10 @@
 import { Type } from "typebox";
 import { optional } from "../../http/route.ts";
-import { providerPreferences } from "../call/routing/preferences.ts";
-
-const MAX_FALLBACK_MODELS = 16;
+import { fallbackModels, providerPreferences } from "../call/routing/preferences.ts";
 
 /** Members that every billed endpoint accepts: routing fields and fields recorded with the charge. */
 export const routedFields = {
-  models: optional(
-    Type.Array(Type.String({ minLength: 1 }), { minItems: 1, maxItems: MAX_FALLBACK_MODELS }),
-  ),
+  models: optional(fallbackModels),
   provider: optional(providerPreferences),
   route_explain: optional(Type.Boolean()),
   user: optional(Type.String({ maxLength: 512 })),

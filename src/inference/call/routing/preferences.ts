@@ -16,6 +16,15 @@ const maxPrice = Type.Object({
   image: usd("image"),
 });
 
+const MAX_FALLBACK_MODELS = 16;
+
+/** The schema of `models`: the models to try, in order (spec 4.5). At most 16. */
+export const fallbackModels = Type.Array(Type.String({ minLength: 1 }), {
+  minItems: 1,
+  maxItems: MAX_FALLBACK_MODELS,
+  description: "Models to try in order, each if the previous one fails. Replaces `model`.",
+});
+
 /** The schema of routing preferences (spec 4.5, `provider`), with OpenRouter's names. */
 export const providerPreferences = Type.Object(
   {

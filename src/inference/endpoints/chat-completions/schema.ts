@@ -1,9 +1,8 @@
 import { Type } from "typebox";
 import { optional } from "../../../http/route.ts";
-import { providerPreferences } from "../../call/routing/preferences.ts";
+import { fallbackModels, providerPreferences } from "../../call/routing/preferences.ts";
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;
-const MAX_FALLBACK_MODELS = 16;
 const MAX_CHOICES = 128;
 const MAX_STOP_SEQUENCES = 16;
 const MAX_PLUGINS = 16;
@@ -165,13 +164,7 @@ export const chatCompletionBody = Type.Object({
       { description: "Requests the usage of a stream, as in OpenRouter's API." },
     ),
   ),
-  models: optional(
-    Type.Array(Type.String({ minLength: 1 }), {
-      minItems: 1,
-      maxItems: MAX_FALLBACK_MODELS,
-      description: "Models to try in order, each if the previous one fails. Replaces `model`.",
-    }),
-  ),
+  models: optional(fallbackModels),
   provider: optional(providerPreferences),
   plugins: optional(
     Type.Array(Type.Object({ id: Type.String() }, open), {

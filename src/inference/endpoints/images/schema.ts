@@ -1,8 +1,7 @@
 import { Type } from "typebox";
 import { optional } from "../../../http/route.ts";
-import { providerPreferences } from "../../call/routing/preferences.ts";
+import { fallbackModels, providerPreferences } from "../../call/routing/preferences.ts";
 
-const MAX_FALLBACK_MODELS = 16;
 /** The longest prompt of any model. Most models accept less. */
 const MAX_PROMPT_CHARACTERS = 32_000;
 /** The most images of any model (spec 8). Many make fewer per request. */
@@ -10,7 +9,6 @@ const MAX_IMAGES = 10;
 const MAX_PARTIAL_IMAGES = 3;
 const MAX_PERCENT = 100;
 
-const text = Type.String({ minLength: 1 });
 const prompt = Type.String({
   minLength: 1,
   maxLength: MAX_PROMPT_CHARACTERS,
@@ -34,7 +32,7 @@ const common = {
     }),
   ),
   user: optional(Type.String({ maxLength: 512 })),
-  models: optional(Type.Array(text, { minItems: 1, maxItems: MAX_FALLBACK_MODELS })),
+  models: optional(fallbackModels),
   provider: optional(providerPreferences),
   route_explain: optional(Type.Boolean()),
   session_id: optional(Type.String({ maxLength: 256 })),

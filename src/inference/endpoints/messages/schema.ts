@@ -1,9 +1,8 @@
 import { Type } from "typebox";
 import { optional } from "../../../http/route.ts";
-import { providerPreferences } from "../../call/routing/preferences.ts";
+import { fallbackModels, providerPreferences } from "../../call/routing/preferences.ts";
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;
-const MAX_FALLBACK_MODELS = 16;
 const MAX_STOP_SEQUENCES = 16;
 
 const open = { additionalProperties: true };
@@ -60,13 +59,7 @@ const promptFields = {
   cache_control: optional(
     Type.Object({ type: Type.Literal("ephemeral"), ttl: optional(Type.Enum(["5m", "1h"])) }),
   ),
-  models: optional(
-    Type.Array(Type.String({ minLength: 1 }), {
-      minItems: 1,
-      maxItems: MAX_FALLBACK_MODELS,
-      description: "Models to try in order, each if the previous one fails. Replaces `model`.",
-    }),
-  ),
+  models: optional(fallbackModels),
   provider: optional(providerPreferences),
   preset: optional(Type.String()),
   guardrail: optional(Type.String()),

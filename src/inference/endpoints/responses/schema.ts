@@ -1,10 +1,9 @@
 import { Type } from "typebox";
 import { optional } from "../../../http/route.ts";
-import { providerPreferences } from "../../call/routing/preferences.ts";
+import { fallbackModels, providerPreferences } from "../../call/routing/preferences.ts";
 import { REASONING_EFFORTS } from "../chat-completions/schema.ts";
 
 const MAX_SAFE = Number.MAX_SAFE_INTEGER;
-const MAX_FALLBACK_MODELS = 16;
 const MAX_TOP_LOGPROBS = 20;
 const MAX_ID_CHARACTERS = 256;
 
@@ -123,13 +122,7 @@ export const responsesBody = Type.Object({
       },
     ),
   ),
-  models: optional(
-    Type.Array(Type.String({ minLength: 1 }), {
-      minItems: 1,
-      maxItems: MAX_FALLBACK_MODELS,
-      description: "Models to try in order, each if the previous one fails. Replaces `model`.",
-    }),
-  ),
+  models: optional(fallbackModels),
   provider: optional(providerPreferences),
   preset: optional(Type.String()),
   guardrail: optional(Type.String()),
