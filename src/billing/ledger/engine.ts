@@ -14,6 +14,7 @@ import { retryUntilWritten } from "../../../db/ledger/units.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { FEMTO_PER_NANO } from "../../lib/money.ts";
 import { emitExhaustedOf } from "./headroom.ts";
+import { HoldDeadlines } from "./hold-wait-queue.ts";
 import type {
   ChargeFigures,
   Hold,
@@ -62,6 +63,7 @@ export interface Attempted {
  */
 export abstract class MoneyEngine implements ChargeOwner {
   protected readonly dependencies: MoneyDependencies;
+  protected readonly holdDeadlines: HoldDeadlines;
   protected readonly settleDeadline: SettleDeadline;
   readonly #refunds: Refunds;
   #ledger: GroupCommit | undefined;
@@ -69,6 +71,7 @@ export abstract class MoneyEngine implements ChargeOwner {
   constructor(dependencies: MoneyDependencies) {
     const { clock, notes, onBackgroundError } = dependencies;
     this.dependencies = dependencies;
+    this.holdDeadlines = new HoldDeadlines(clock);
     this.settleDeadline = new SettleDeadline(clock, notes);
     this.#refunds = new Refunds({
       clock,
