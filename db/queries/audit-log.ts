@@ -1,5 +1,7 @@
 import type { Author } from "../../src/lib/author.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
+import type { RowOf } from "../rows.ts";
+import type { auditLog } from "../schema/audit-log.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -13,18 +15,6 @@ export interface AuditEntry {
   readonly before: Fields | null;
   readonly after: Fields | null;
   readonly createdAtMs: number;
-}
-
-interface AuditRow {
-  readonly id: string;
-  readonly organization_id: string | null;
-  readonly action: string;
-  readonly object_type: string;
-  readonly object_id: string | null;
-  readonly actor: AuditEntry["actor"];
-  readonly before: Fields | null;
-  readonly after: Fields | null;
-  readonly created_at: Date;
 }
 
 /** Undefined members do not filter. */
@@ -48,7 +38,7 @@ export interface AuditPage extends AuditFilter {
 /** Lists entries, newest first. Returns one more than `limit` if there are more. */
 export async function listAuditLog(sql: Database, page: AuditPage): Promise<AuditEntry[]> {
   const { fromMs, beforeMs, after } = page;
-  const rows = await sql<AuditRow[]>`SELECT * FROM audit_log WHERE true
+  const rows = await sql<RowOf<typeof auditLog>[]>`SELECT * FROM audit_log WHERE true
     ${page.organizationId === undefined ? sql`` : sql`AND organization_id = ${page.organizationId}`}
     ${page.actorId === undefined ? sql`` : sql`AND actor_id = ${page.actorId}`}
     ${page.action === undefined ? sql`` : sql`AND action = ${page.action}`}

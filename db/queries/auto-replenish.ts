@@ -1,5 +1,7 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { autoReplenish } from "../schema/auto-replenish.ts";
 import { notifyChange } from "./changes.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
@@ -28,23 +30,20 @@ export interface Replenishment extends ReplenishSettings {
  */
 export const MAX_REPLENISH_DECLINES = 3;
 
-interface ReplenishRow {
-  readonly organization_id: string;
-  readonly is_enabled: boolean;
-  readonly threshold_nano: bigint;
-  readonly amount_nano: bigint;
-  readonly method_id: string | null;
-  readonly crossings: bigint;
-  readonly ordered_crossings: bigint;
-  readonly intent_id: string | null;
-  readonly declines: number;
-}
+const replenishmentOf = recordReader(
+  autoReplenish,
+  "organizationId",
+  "crossings",
+  "orderedCrossings",
+  "intentId",
+  "dueAt",
+);
 
 export async function findReplenishment(
   sql: Database,
   organizationId: string,
 ): Promise<Replenishment | undefined> {
-  const [row] = await sql<ReplenishRow[]>`
+  const [row] = await sql<RowOf<typeof autoReplenish>[]>`
     SELECT * FROM auto_replenish WHERE organization_id = ${organizationId}`;
   return row && replenishmentOf(row);
 }
@@ -63,7 +62,7 @@ export function changeReplenishment(
     const balanceNano = await balanceOf(transaction, organizationId, true);
     await transaction`INSERT INTO auto_replenish (organization_id) VALUES (${organizationId})
       ON CONFLICT DO NOTHING`;
-    const [row] = await transaction<ReplenishRow[]>`
+    const [row] = await transaction<RowOf<typeof autoReplenish>[]>`
       SELECT * FROM auto_replenish WHERE organization_id = ${organizationId} FOR UPDATE`;
     const { isEnabled, thresholdNano, amountNano, methodId } = decide(replenishmentOf(row!));
     const threshold = thresholdNano.toString();
@@ -103,7 +102,7 @@ export function claimReplenishment(
   newIntentId: string,
 ): Promise<ReplenishOrder | "nothing" | undefined> {
   return sql.begin(async (transaction) => {
-    const [row] = await transaction<(ReplenishRow & { is_suspended: boolean })[]>`
+    const [row] = await transaction<(RowOf<typeof autoReplenish> & { is_suspended: boolean })[]>`
       SELECT r.*, o.suspended_at IS NOT NULL AS is_suspended
       FROM auto_replenish r JOIN organizations o ON o.id = r.organization_id
       WHERE r.due_at <= clock_timestamp() ORDER BY r.due_at LIMIT 1 FOR UPDATE OF r SKIP LOCKED`;
@@ -167,7 +166,7 @@ export function noteReplenished(
   report: (failure: ReplenishFailure) => OutboxEvent,
 ): Promise<void> {
   return sql.begin(async (transaction) => {
-    const [row] = await transaction<ReplenishRow[]>`
+    const [row] = await transaction<RowOf<typeof autoReplenish>[]>`
       SELECT * FROM auto_replenish
       WHERE organization_id = ${organizationId} AND intent_id = ${intentId} FOR UPDATE`;
     if (row === undefined) return;
@@ -196,7 +195,7 @@ function declinesAfter(before: number, { kind }: ReplenishOutcome): number {
 
 /** Returns the seconds until the next check of the balance. Null: at the next crossing. */
 function pauseAfter(
-  { crossings, ordered_crossings: ordered }: ReplenishRow,
+  { crossings, ordered_crossings: ordered }: RowOf<typeof autoReplenish>,
   { kind }: ReplenishOutcome,
   declines: number,
 ): number | null {
@@ -224,14 +223,4 @@ async function balanceOf(
     SELECT credit_nano - posted_nano AS balance_nano FROM accounts
     WHERE id = ${orgAccountId(organizationId)} ${isLocked ? sql`FOR UPDATE` : sql``}`;
   return row!.balance_nano;
-}
-
-function replenishmentOf(row: ReplenishRow): Replenishment {
-  return {
-    isEnabled: row.is_enabled,
-    thresholdNano: row.threshold_nano,
-    amountNano: row.amount_nano,
-    methodId: row.method_id,
-    declines: row.declines,
-  };
 }

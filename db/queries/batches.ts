@@ -1,63 +1,18 @@
-import type { BatchEnd, BatchFault, BatchRecord, BatchStatus } from "../../src/lib/batch.ts";
+import type { BatchEnd, BatchFault, BatchRecord } from "../../src/lib/batch.ts";
 import { timeOfId } from "../../src/lib/ids.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { batches } from "../schema/batches.ts";
 import { recordChange } from "./changes.ts";
 import { insertFileUse } from "./files.ts";
 
 /** Kind of the leases of batches. */
 export const BATCH = "batch";
 
-interface BatchRow {
-  readonly id: string;
-  readonly organization_id: string;
-  readonly key_id: string;
-  readonly endpoint: string;
-  readonly input_file: string;
-  readonly status: BatchStatus;
-  readonly ends_as: BatchEnd | null;
-  readonly metadata: Record<string, string> | null;
-  readonly faults: BatchFault[] | null;
-  readonly total: number;
-  readonly completed: number;
-  readonly failed: number;
-  readonly output_file: string | null;
-  readonly error_file: string | null;
-  readonly created_at: Date;
-  readonly in_progress_at: Date | null;
-  readonly finalizing_at: Date | null;
-  readonly ended_at: Date | null;
-  readonly cancelling_at: Date | null;
-  readonly expires_at: Date;
-  readonly left_ms: number;
-  readonly attempts: number;
-}
+type BatchRow = RowOf<typeof batches> & { readonly left_ms: number };
 
-function batchRecord(row: BatchRow): BatchRecord {
-  return {
-    id: row.id,
-    organizationId: row.organization_id,
-    keyId: row.key_id,
-    endpoint: row.endpoint,
-    inputFile: row.input_file,
-    status: row.status,
-    endsAs: row.ends_as,
-    metadata: row.metadata,
-    faults: row.faults,
-    total: row.total,
-    completed: row.completed,
-    failed: row.failed,
-    outputFile: row.output_file,
-    errorFile: row.error_file,
-    createdAtMs: row.created_at.getTime(),
-    inProgressAtMs: row.in_progress_at?.getTime() ?? null,
-    finalizingAtMs: row.finalizing_at?.getTime() ?? null,
-    endedAtMs: row.ended_at?.getTime() ?? null,
-    cancellingAtMs: row.cancelling_at?.getTime() ?? null,
-    expiresAtMs: row.expires_at.getTime(),
-    leftMs: row.left_ms,
-    attempts: row.attempts,
-  };
-}
+const storedRecord = recordReader(batches, "dueAt");
+const batchRecord = (row: BatchRow): BatchRecord => ({ ...storedRecord(row), leftMs: row.left_ms });
 
 const columns = (sql: Database) =>
   sql`*, (extract(epoch FROM expires_at - clock_timestamp()) * 1000)::float8 AS left_ms`;

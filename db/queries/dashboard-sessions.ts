@@ -1,24 +1,12 @@
 import type { Database, Query, SqlFragment } from "../client.ts";
+import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
+import { dashboardSessions } from "../schema/dashboard.ts";
 import { recordAct } from "./audit-log.ts";
 
-export type SessionKind = "organization" | "operator";
+export type SessionRecord = RecordOf<typeof dashboardSessions>;
+export type SessionSubject = NonNullable<SessionRecord["subject"]>;
 
-/** The person who signed in through the identity provider, and the rule that allowed it. */
-export interface SessionSubject {
-  readonly issuer: string;
-  readonly name: string;
-  /** The access rule, as the setting states it. */
-  readonly rule: string;
-}
-
-export interface SessionRecord {
-  readonly tokenHash: string;
-  readonly kind: SessionKind;
-  readonly keyId: string;
-  readonly subject: SessionSubject | null;
-  readonly createdAtMs: number;
-  readonly lastUsedAtMs: number;
-}
+const sessionRecord = recordReader(dashboardSessions);
 
 /** Largest number of sessions of a key. Above it the oldest end. */
 const MAX_SESSIONS_OF_KEY = 50;
@@ -61,19 +49,10 @@ export function findSession(tokenHash: string): Query<SessionRecord | undefined>
     name: "dashboard-session-find",
     tables: ["dashboard_sessions"],
     async run(sql) {
-      const [row] = await sql<SessionRow[]>`
+      const [row] = await sql<RowOf<typeof dashboardSessions>[]>`
         SELECT token_hash, kind, key_id, subject, created_at, last_used_at FROM dashboard_sessions
         WHERE token_hash = ${tokenHash}`;
-      return (
-        row && {
-          tokenHash: row.token_hash,
-          kind: row.kind,
-          keyId: row.key_id,
-          subject: row.subject,
-          createdAtMs: row.created_at.getTime(),
-          lastUsedAtMs: row.last_used_at.getTime(),
-        }
-      );
+      return row && sessionRecord(row);
     },
   };
 }
@@ -256,13 +235,4 @@ export function missingSessions(tokenHashes: readonly string[]): Query<ReadonlyS
       return new Set(tokenHashes.filter((hash) => !found.has(hash)));
     },
   };
-}
-
-interface SessionRow {
-  readonly token_hash: string;
-  readonly kind: SessionKind;
-  readonly key_id: string;
-  readonly subject: SessionSubject | null;
-  readonly created_at: Date;
-  readonly last_used_at: Date;
 }

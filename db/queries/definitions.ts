@@ -1,37 +1,14 @@
 import type { Database, DatabaseTransaction, Query } from "../client.ts";
+import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
+import { definitions } from "../schema/definitions.ts";
 import { recordChange } from "./changes.ts";
 
-export type DefinitionKind = "preset" | "guardrail";
+export type DefinitionKind = RowOf<typeof definitions>["kind"];
 
 /** A preset or guardrail that an organization has defined. */
-export interface DefinitionRecord {
-  readonly id: string;
-  readonly kind: DefinitionKind;
-  readonly name: string;
-  readonly body: Readonly<Record<string, unknown>>;
-  readonly createdAtMs: number;
-  readonly updatedAtMs: number;
-}
+export type DefinitionRecord = RecordOf<typeof definitions, "organizationId">;
 
-interface DefinitionRow {
-  readonly id: string;
-  readonly kind: DefinitionKind;
-  readonly name: string;
-  readonly body: Record<string, unknown>;
-  readonly created_at: Date;
-  readonly updated_at: Date;
-}
-
-function recordOf(row: DefinitionRow): DefinitionRecord {
-  return {
-    id: row.id,
-    kind: row.kind,
-    name: row.name,
-    body: row.body,
-    createdAtMs: row.created_at.getTime(),
-    updatedAtMs: row.updated_at.getTime(),
-  };
-}
+const recordOf = recordReader(definitions, "organizationId");
 
 /** Limits of one organization and kind, exact across instances. */
 export interface DefinitionLimits {
@@ -59,7 +36,7 @@ export function insertDefinition(
   return sql.begin(async (transaction) => {
     await lockOrganization(transaction, key);
     const createdAt = new Date(definition.createdAtMs).toISOString();
-    const [row] = await transaction<DefinitionRow[]>`
+    const [row] = await transaction<RowOf<typeof definitions>[]>`
       INSERT INTO definitions (id, organization_id, kind, name, body, created_at, updated_at)
       VALUES (${key.id}, ${key.organizationId}, ${key.kind}, ${definition.name},
         ${JSON.stringify(definition.body)}::text::jsonb,
@@ -77,7 +54,7 @@ export async function listDefinitions(
   organizationId: string,
   kind: DefinitionKind,
 ): Promise<DefinitionRecord[]> {
-  const rows = await sql<DefinitionRow[]>`
+  const rows = await sql<RowOf<typeof definitions>[]>`
     SELECT * FROM definitions WHERE organization_id = ${organizationId} AND kind = ${kind}
     ORDER BY id DESC`;
   return rows.map(recordOf);
@@ -87,7 +64,7 @@ export async function findDefinition(
   sql: Database,
   { organizationId, kind, id }: DefinitionKey,
 ): Promise<DefinitionRecord | undefined> {
-  const [row] = await sql<DefinitionRow[]>`
+  const [row] = await sql<RowOf<typeof definitions>[]>`
     SELECT * FROM definitions
     WHERE id = ${id} AND organization_id = ${organizationId} AND kind = ${kind}`;
   return row && recordOf(row);
@@ -109,7 +86,7 @@ export function definitionsOf(organizationId: string): Query<OrganizationDefinit
     name: "definitions-of-organization",
     tables: ["definitions", "guardrail_defaults"],
     async run(sql) {
-      const rows = await sql<DefinitionRow[]>`
+      const rows = await sql<RowOf<typeof definitions>[]>`
         SELECT * FROM definitions WHERE organization_id = ${organizationId} ORDER BY id`;
       // Read after the definitions, so that each default names one that was read, or the change feed reports a newer
       // one.
@@ -165,7 +142,7 @@ export function changeDefinition(
 ): Promise<DefinitionRecord | undefined> {
   return sql.begin(async (transaction) => {
     await lockOrganization(transaction, key);
-    const [current] = await transaction<(DefinitionRow & { is_enforced: boolean })[]>`
+    const [current] = await transaction<(RowOf<typeof definitions> & { is_enforced: boolean })[]>`
       SELECT *, EXISTS (
         SELECT 1 FROM guardrail_defaults WHERE guardrail_id = definitions.id
       ) AS is_enforced
@@ -173,7 +150,7 @@ export function changeDefinition(
       WHERE id = ${key.id} AND organization_id = ${key.organizationId} AND kind = ${key.kind}`;
     if (current === undefined) return undefined;
     const next = changed(recordOf(current), current.is_enforced);
-    const [row] = await transaction<DefinitionRow[]>`
+    const [row] = await transaction<RowOf<typeof definitions>[]>`
       UPDATE definitions SET name = ${next.name},
         body = ${JSON.stringify(next.body)}::text::jsonb,
         updated_at = ${new Date(next.updatedAtMs).toISOString()}::text::timestamptz

@@ -2,6 +2,8 @@ import type { AttemptRecord, DeliveryStatus } from "../../src/lib/webhook-record
 import type { Database } from "../client.ts";
 import type { Effect, StatementEffect } from "../ledger/effects.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
+import type { RowOf } from "../rows.ts";
+import type { deliveries } from "../schema/webhooks.ts";
 import type { Lease } from "./actor-leases.ts";
 import { recordAct } from "./audit-log.ts";
 import { recordChange } from "./changes.ts";
@@ -16,16 +18,6 @@ export interface ListedDelivery {
   readonly createdAtMs: number;
 }
 
-interface DeliveryRow {
-  readonly outbox_id: bigint;
-  readonly event_id: string;
-  readonly event_type: string;
-  readonly status: DeliveryStatus;
-  readonly attempts: AttemptRecord[];
-  readonly next_attempt_at: Date | null;
-  readonly created_at: Date;
-}
-
 /** Lists deliveries of a webhook, newest first. Returns one more than `limit` if there are more. */
 export async function listDeliveries(
   sql: Database,
@@ -38,7 +30,7 @@ export async function listDeliveries(
   },
 ): Promise<ListedDelivery[]> {
   const after = page.after?.toString();
-  const rows = await sql<DeliveryRow[]>`
+  const rows = await sql<RowOf<typeof deliveries>[]>`
     SELECT * FROM deliveries WHERE webhook_id = ${page.webhookId}
       ${page.status === undefined ? sql`` : ofStatus(sql, page.status)}
       ${after === undefined ? sql`` : sql`AND outbox_id < ${after}::bigint`}
@@ -51,7 +43,7 @@ export async function findFirstPending(
   sql: Database,
   webhookId: string,
 ): Promise<ListedDelivery | undefined> {
-  const [row] = await sql<DeliveryRow[]>`
+  const [row] = await sql<RowOf<typeof deliveries>[]>`
     SELECT * FROM deliveries WHERE webhook_id = ${webhookId} AND status = 'pending'
     ORDER BY sequence LIMIT 1`;
   return row && listedDelivery(row);
@@ -71,12 +63,12 @@ export async function findDelivery(
   sql: Database,
   { webhookId, outboxId }: { readonly webhookId: string; readonly outboxId: bigint },
 ): Promise<ListedDelivery | undefined> {
-  const [row] = await sql<DeliveryRow[]>`
+  const [row] = await sql<RowOf<typeof deliveries>[]>`
     SELECT * FROM deliveries WHERE webhook_id = ${webhookId} AND outbox_id = ${outboxId.toString()}::bigint`;
   return row && listedDelivery(row);
 }
 
-function listedDelivery(row: DeliveryRow): ListedDelivery {
+function listedDelivery(row: RowOf<typeof deliveries>): ListedDelivery {
   return {
     outboxId: row.outbox_id,
     eventId: row.event_id,

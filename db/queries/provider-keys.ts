@@ -1,47 +1,17 @@
 import type { Database, DatabaseTransaction, Query } from "../client.ts";
+import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
+import { providerKeys } from "../schema/providers.ts";
 import { recordChange } from "./changes.ts";
 import { type Seal, sealingKeyId } from "./master-key.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
 /** A key for a provider that an organization has brought itself. */
-export interface ProviderKeyRecord {
-  readonly id: string;
-  readonly organizationId: string;
-  readonly providerId: string;
-  readonly name: string;
-  readonly keyPrefix: string;
-  readonly baseUrl: string | null;
-  readonly isValid: boolean;
-  readonly createdAtMs: number;
-}
+export type ProviderKeyRecord = RecordOf<typeof providerKeys, "secret">;
+
+const recordOf = recordReader(providerKeys, "secret");
 
 export interface SealedProviderKey extends ProviderKeyRecord {
   readonly secret: Uint8Array;
-}
-
-interface ProviderKeyRow {
-  readonly id: string;
-  readonly organization_id: string;
-  readonly provider_id: string;
-  readonly name: string;
-  readonly key_prefix: string;
-  readonly secret: Uint8Array;
-  readonly base_url: string | null;
-  readonly is_valid: boolean;
-  readonly created_at: Date;
-}
-
-function recordOf(row: ProviderKeyRow): ProviderKeyRecord {
-  return {
-    id: row.id,
-    organizationId: row.organization_id,
-    providerId: row.provider_id,
-    name: row.name,
-    keyPrefix: row.key_prefix,
-    baseUrl: row.base_url,
-    isValid: row.is_valid,
-    createdAtMs: row.created_at.getTime(),
-  };
 }
 
 export interface NewProviderKey extends Omit<ProviderKeyRecord, "isValid"> {
@@ -62,7 +32,7 @@ export function insertProviderKey(
     const createdAt = new Date(key.createdAtMs).toISOString();
     await transaction`SELECT 1 FROM organizations WHERE id = ${key.organizationId} FOR NO KEY UPDATE`;
     // A separate statement, because its snapshot is newer than the lock.
-    const [row] = await transaction<ProviderKeyRow[]>`
+    const [row] = await transaction<RowOf<typeof providerKeys>[]>`
       INSERT INTO provider_keys
         (id, organization_id, provider_id, name, key_prefix, secret, base_url, created_at)
       SELECT ${key.id}, ${key.organizationId}, ${key.providerId}, ${key.name}, ${key.keyPrefix},
@@ -80,7 +50,7 @@ export async function listProviderKeys(
   sql: Database,
   organizationId: string,
 ): Promise<ProviderKeyRecord[]> {
-  const rows = await sql<ProviderKeyRow[]>`
+  const rows = await sql<RowOf<typeof providerKeys>[]>`
     SELECT * FROM provider_keys WHERE organization_id = ${organizationId}
     ORDER BY created_at DESC, id DESC`;
   return rows.map(recordOf);
@@ -92,7 +62,7 @@ export function usableProviderKeys(organizationId: string): Query<SealedProvider
     name: "provider-keys-usable",
     tables: ["provider_keys"],
     async run(sql) {
-      const rows = await sql<ProviderKeyRow[]>`
+      const rows = await sql<RowOf<typeof providerKeys>[]>`
         SELECT * FROM provider_keys WHERE organization_id = ${organizationId} AND is_valid
         ORDER BY created_at, id`;
       return rows.map((row) => ({ ...recordOf(row), secret: row.secret }));
@@ -121,7 +91,7 @@ export function invalidateProviderKey(
   eventOf: (key: ProviderKeyRecord) => OutboxEvent,
 ): Promise<void> {
   return sql.begin(async (transaction: DatabaseTransaction) => {
-    const [row] = await transaction<ProviderKeyRow[]>`
+    const [row] = await transaction<RowOf<typeof providerKeys>[]>`
       UPDATE provider_keys SET is_valid = false WHERE id = ${id} AND is_valid RETURNING *`;
     if (row === undefined) return;
     await insertOutboxEvent(transaction, eventOf(recordOf(row)));

@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import { index, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import type { Author } from "../../src/lib/author.ts";
 
 /**
  * Administrative acts. A trigger, or `recordAct`, writes each in the transaction of the act. A trigger rejects changes
@@ -17,11 +18,13 @@ export const auditLog = pgTable(
     objectType: text("object_type").notNull(),
     objectId: text("object_id"),
     /** An `Author` of src/lib/author.ts. */
-    actor: jsonb("actor").notNull(),
+    actor: jsonb("actor")
+      .$type<Author | { readonly kind: "system"; readonly id: null; readonly name: null }>()
+      .notNull(),
     actorId: text("actor_id").generatedAlwaysAs(sql`actor->>'id'`),
     /** Changed fields before the act. `after` has the same fields after the act. */
-    before: jsonb("before"),
-    after: jsonb("after"),
+    before: jsonb("before").$type<Readonly<Record<string, unknown>>>(),
+    after: jsonb("after").$type<Readonly<Record<string, unknown>>>(),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),
   },
   (table) => [

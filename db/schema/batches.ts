@@ -10,6 +10,7 @@ import {
   text,
   timestamp,
 } from "drizzle-orm/pg-core";
+import type { BatchEnd, BatchFault, BatchStatus } from "../../src/lib/batch.ts";
 import { organizations } from "./organizations.ts";
 
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
@@ -29,12 +30,12 @@ export const batches = pgTable(
     keyId: text("key_id").notNull(),
     endpoint: text("endpoint").notNull(),
     inputFile: text("input_file").notNull(),
-    status: text("status").notNull(),
+    status: text("status").$type<BatchStatus>().notNull(),
     /** The final status, set when every line has its result. */
-    endsAs: text("ends_as"),
-    metadata: jsonb("metadata"),
+    endsAs: text("ends_as").$type<BatchEnd>(),
+    metadata: jsonb("metadata").$type<Readonly<Record<string, string>>>(),
     /** Errors of a failed batch. */
-    faults: jsonb("faults"),
+    faults: jsonb("faults").$type<readonly BatchFault[]>(),
     total: integer("total").notNull().default(0),
     completed: integer("completed").notNull().default(0),
     failed: integer("failed").notNull().default(0),

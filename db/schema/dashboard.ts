@@ -1,5 +1,13 @@
 import { index, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 
+/** The person who signed in through the identity provider, and the rule that allowed it. */
+interface SessionSubject {
+  readonly issuer: string;
+  readonly name: string;
+  /** The access rule, as the setting states it. */
+  readonly rule: string;
+}
+
 /**
  * Sessions of the dashboard, for every instance. A row cannot open a session, because the token is only in a cookie.
  */
@@ -8,12 +16,12 @@ export const dashboardSessions = pgTable(
   {
     /** SHA-256 of the token, hex. */
     tokenHash: text("token_hash").primaryKey(),
-    /** `organization` or `operator`: the kind of the key. */
-    kind: text("kind").notNull(),
+    /** The kind of the key. */
+    kind: text("kind").$type<"organization" | "operator">().notNull(),
     /** The key that signed in. For a subject of the identity provider, an id that no key has. */
     keyId: text("key_id").notNull(),
     /** The person who signed in through the identity provider. Null: the holder of the key. */
-    subject: jsonb("subject"),
+    subject: jsonb("subject").$type<SessionSubject>(),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),
     /** Accurate to some seconds. */
     lastUsedAt: timestamp("last_used_at", { withTimezone: true }).notNull(),

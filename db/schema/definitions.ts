@@ -17,10 +17,9 @@ export const definitions = pgTable(
     organizationId: text("organization_id")
       .notNull()
       .references(() => organizations.id),
-    /** `preset` or `guardrail`. */
-    kind: text("kind").notNull(),
+    kind: text("kind").$type<"preset" | "guardrail">().notNull(),
     name: text("name").notNull(),
-    body: jsonb("body").notNull(),
+    body: jsonb("body").$type<Readonly<Record<string, unknown>>>().notNull(),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),
     updatedAt: timestamp("updated_at", { withTimezone: true }).notNull(),
   },

@@ -13,6 +13,7 @@ import {
   timestamp,
   uuid,
 } from "drizzle-orm/pg-core";
+import type { AttemptRecord, DeliveryStatus, WebhookRecord } from "../../src/lib/webhook-record.ts";
 import { organizations } from "./organizations.ts";
 
 const xid8 = customType<{ data: string }>({ dataType: () => "xid8" });
@@ -26,7 +27,7 @@ export const outbox = pgTable(
     eventId: text("event_id").notNull().unique(),
     organizationId: text("organization_id").notNull(),
     type: text("type").notNull(),
-    data: jsonb("data").notNull(),
+    data: jsonb("data").$type<Record<string, unknown>>().notNull(),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
       .default(sql`clock_timestamp()`),
@@ -89,7 +90,7 @@ export const webhooks = pgTable(
      * Time at which it was disabled. `disabled_by` says whether by a request or because of its failures.
      */
     disabledAt: timestamp("disabled_at", { withTimezone: true }),
-    disabledBy: text("disabled_by"),
+    disabledBy: text("disabled_by").$type<WebhookRecord["disabledBy"]>(),
     /** Counts changes: failures of an older version do not disable a newer one. */
     version: bigint("version", { mode: "bigint" }).notNull().default(sql`1`),
     /** Turns outbox ids into ids of deliveries, which must not reveal the number of events. */
@@ -145,11 +146,14 @@ export const deliveries = pgTable(
     sequence: bigint("sequence", { mode: "bigint" }).notNull(),
     eventId: text("event_id").notNull(),
     eventType: text("event_type").notNull(),
-    status: text("status").notNull().default("pending"),
+    status: text("status").$type<DeliveryStatus>().notNull().default("pending"),
     /** Number of the attempts in order. Redelivered ones do not count. */
     attemptCount: integer("attempt_count").notNull().default(0),
     /** [{at, status_code, error, latency_ms}], the latest attempts. */
-    attempts: jsonb("attempts").notNull().default(sql`'[]'::jsonb`),
+    attempts: jsonb("attempts")
+      .$type<readonly AttemptRecord[]>()
+      .notNull()
+      .default(sql`'[]'::jsonb`),
     nextAttemptAt: timestamp("next_attempt_at", { withTimezone: true }),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
