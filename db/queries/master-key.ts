@@ -1,15 +1,14 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
+import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
+import { masterKey } from "../schema/instances.ts";
 import { recordChange } from "./changes.ts";
 import { hasRecentHeartbeat } from "./database-server.ts";
 
 /** The database's row of the master key. See the table's schema for its states. */
-export interface MasterKeyRow {
-  readonly salt: Uint8Array;
-  readonly keyId: string;
-  readonly proof: Uint8Array;
-  readonly previousKeyId: string | null;
-}
+export type MasterKeyRow = RecordOf<typeof masterKey, "isOnly" | "changedAt">;
+
+const masterKeyOf = recordReader(masterKey, "isOnly", "changedAt");
 
 /** Returns the sealed value, under the key of that id. */
 export type Seal = (keyId: string) => Uint8Array;
@@ -20,17 +19,9 @@ const FIRST_USE_LOCK = 7_203_114_506;
 export async function readMasterKey(
   sql: Database | DatabaseTransaction,
 ): Promise<MasterKeyRow | undefined> {
-  const [row] = await sql<
-    { salt: Uint8Array; key_id: string; proof: Uint8Array; previous_key_id: string | null }[]
-  >`SELECT salt, key_id, proof, previous_key_id FROM master_key`;
-  return (
-    row && {
-      salt: row.salt,
-      keyId: row.key_id,
-      proof: row.proof,
-      previousKeyId: row.previous_key_id,
-    }
-  );
+  const [row] = await sql<RowOf<typeof masterKey>[]>`
+    SELECT salt, key_id, proof, previous_key_id FROM master_key`;
+  return row && masterKeyOf(row);
 }
 
 /**

@@ -1,14 +1,12 @@
 import type { Database } from "../client.ts";
+import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
+import { mediaLinks } from "../schema/media-links.ts";
 import { queueRemovals } from "./files.ts";
 
 /** How long a link is valid after its bytes are stored, in seconds (spec 8). */
 const LIFETIME_SECONDS = 3_600;
 
-export interface NewMediaLink {
-  readonly id: string;
-  readonly contentType: string;
-  readonly bytes: number;
-}
+export type NewMediaLink = Pick<RecordOf<typeof mediaLinks>, "id" | "contentType" | "bytes">;
 
 /** Records links whose bytes are to be stored. Links without bytes expire like the others. */
 export async function insertMediaLinks(
@@ -38,22 +36,19 @@ export async function beginMediaLinks(sql: Database, ids: readonly string[]): Pr
   return begun.count;
 }
 
-interface MediaRow {
-  readonly content_type: string;
-  readonly bytes: bigint;
-}
+const mediaOf = recordReader(mediaLinks, "id", "organizationId", "expiresAt");
 
 /** Finds the target of a link, while it is valid and its organization is not suspended. */
 export async function findMediaLink(
   sql: Database,
   id: string,
 ): Promise<Omit<NewMediaLink, "id"> | undefined> {
-  const [row] = await sql<MediaRow[]>`
+  const [row] = await sql<RowOf<typeof mediaLinks>[]>`
     SELECT content_type, bytes FROM media_links m
     WHERE m.id = ${id} AND m.expires_at > clock_timestamp()
       AND NOT EXISTS (SELECT 1 FROM organizations o
         WHERE o.id = m.organization_id AND o.suspended_at IS NOT NULL)`;
-  return row && { contentType: row.content_type, bytes: Number(row.bytes) };
+  return row && mediaOf(row);
 }
 
 /**

@@ -1,11 +1,10 @@
 import type { Database, DatabaseTransaction, Query } from "../client.ts";
+import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
+import { operatorKeys } from "../schema/organizations.ts";
 
-export interface OperatorKey {
-  readonly id: string;
-  readonly name: string;
-  readonly keyPrefix: string;
-  readonly createdAtMs: number;
-}
+export type OperatorKey = RecordOf<typeof operatorKeys, "keyHash" | "revokedAt">;
+
+const operatorKey = recordReader(operatorKeys, "keyHash", "revokedAt");
 
 /**
  * Finds a key that is not revoked. It is read for each call, so a revocation takes effect immediately on all instances.
@@ -18,7 +17,7 @@ export function findOperatorKey(
     tables: ["operator_keys"],
     async run(sql) {
       const is = "id" in key ? sql`id = ${key.id}` : sql`key_hash = ${key.hash}`;
-      const [row] = await sql<OperatorKeyRow[]>`
+      const [row] = await sql<RowOf<typeof operatorKeys>[]>`
         SELECT id, name, key_prefix, created_at FROM operator_keys
         WHERE ${is} AND revoked_at IS NULL`;
       return row && operatorKey(row);
@@ -45,7 +44,7 @@ export async function listOperatorKeys(
 ): Promise<{ keys: OperatorKey[]; total: number }> {
   const [count] = await sql<{ total: bigint }[]>`
     SELECT count(*) AS total FROM operator_keys WHERE revoked_at IS NULL`;
-  const rows = await sql<OperatorKeyRow[]>`
+  const rows = await sql<RowOf<typeof operatorKeys>[]>`
     SELECT id, name, key_prefix, created_at FROM operator_keys WHERE revoked_at IS NULL
     ORDER BY created_at DESC, id DESC LIMIT ${page.limit} OFFSET ${page.offset}`;
   return { keys: rows.map(operatorKey), total: Number(count!.total) };
@@ -56,20 +55,4 @@ export async function revokeOperatorKey(sql: Database, id: string): Promise<bool
   const revoked = await sql`UPDATE operator_keys SET revoked_at = clock_timestamp()
     WHERE id = ${id} AND revoked_at IS NULL`;
   return revoked.count > 0;
-}
-
-interface OperatorKeyRow {
-  readonly id: string;
-  readonly name: string;
-  readonly key_prefix: string;
-  readonly created_at: Date;
-}
-
-function operatorKey(row: OperatorKeyRow): OperatorKey {
-  return {
-    id: row.id,
-    name: row.name,
-    keyPrefix: row.key_prefix,
-    createdAtMs: row.created_at.getTime(),
-  };
 }

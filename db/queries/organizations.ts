@@ -1,22 +1,20 @@
 import type { Database, DatabaseTransaction, Query } from "../client.ts";
 import { postCredit } from "../ledger/credits.ts";
 import { dayAccountId, monthAccountId, orgAccountId } from "../ledger/rows.ts";
+import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
+import type { accounts } from "../schema/ledger.ts";
+import { organizations } from "../schema/organizations.ts";
 import { insertKey, type NewKey } from "./api-keys.ts";
 import { recordChange } from "./changes.ts";
 
-interface LoadedOrganization {
-  readonly id: string;
-  readonly name: string;
-  readonly plan: string;
-  /** Null: the plan's fee. */
-  readonly feeBasisPoints: number | null;
-  readonly creditNano: bigint;
-  /** How far the balance may go below zero, in nano-USD. Null: no limit. */
-  readonly creditLimitNano: bigint | null;
-  readonly postedNano: bigint;
-  readonly sequence: bigint;
-  readonly heldNano: bigint;
-}
+type OrganizationRecord = RecordOf<typeof organizations>;
+type AccountRow = RowOf<typeof accounts>;
+
+type LoadedOrganization = Pick<OrganizationRecord, "id" | "name" | "plan" | "feeBasisPoints"> &
+  Pick<
+    RecordOf<typeof accounts>,
+    "creditNano" | "creditLimitNano" | "postedNano" | "sequence" | "heldNano"
+  >;
 
 /** An organization with its balance account. */
 export function loadOrganization(id: string): Query<LoadedOrganization | undefined> {
@@ -25,17 +23,11 @@ export function loadOrganization(id: string): Query<LoadedOrganization | undefin
     tables: ["organizations", "accounts"],
     async run(sql) {
       const [row] = await sql<
-        {
-          id: string;
-          name: string;
-          plan: string;
-          credit_nano: bigint;
-          credit_limit_nano: bigint | null;
-          posted_nano: bigint;
-          sequence: bigint;
-          held_nano: bigint;
-          fee_basis_points: number | null;
-        }[]
+        (Pick<RowOf<typeof organizations>, "id" | "name" | "plan" | "fee_basis_points"> &
+          Pick<
+            AccountRow,
+            "credit_nano" | "credit_limit_nano" | "posted_nano" | "sequence" | "held_nano"
+          >)[]
       >`SELECT o.id, o.name, o.plan, a.credit_nano, a.credit_limit_nano, a.posted_nano, a.sequence,
           a.held_nano, o.fee_basis_points
         FROM organizations o JOIN accounts a ON a.id = 'org:' || o.id WHERE o.id = ${id}`;
@@ -179,32 +171,24 @@ export async function hasOrganizations(sql: Database | DatabaseTransaction): Pro
   return rows.length > 0;
 }
 
+const SETTINGS = [
+  "name",
+  "plan",
+  "feeBasisPoints",
+  "fileQuotaBytes",
+  "maxKeys",
+  "maxWebhooks",
+  "mayUseComputer",
+] as const;
+
 /**
  * Settings of one organization that an operator makes. Null means the default of its plan or of the gateway.
  */
-export interface OrganizationSettings {
-  readonly name: string;
-  readonly plan: string;
-  readonly feeBasisPoints: number | null;
-  readonly fileQuotaBytes: number | null;
-  readonly maxKeys: number | null;
-  readonly maxWebhooks: number | null;
-  /** True if its models may get tools that operate a computer. */
-  readonly mayUseComputer: boolean;
+export type OrganizationSettings = Pick<OrganizationRecord, (typeof SETTINGS)[number]> & {
   readonly isSuspended: boolean;
-}
+};
 
-export interface OperatedOrganization extends OrganizationSettings {
-  readonly id: string;
-  readonly keyCount: number;
-  readonly creditNano: bigint;
-  readonly balanceNano: bigint;
-  /** Null: no limit. */
-  readonly creditLimitNano: bigint | null;
-  readonly createdAtMs: number;
-  /** Ids of guardrails that always apply, by key id; "" means the whole organization. */
-  readonly guardrails: Readonly<Record<string, string>>;
-}
+export type OperatedOrganization = ReturnType<typeof operated>;
 
 /** Lists organizations, newest first, with their total number. */
 export async function listOperatedOrganizations(
@@ -298,23 +282,13 @@ export async function endDisputeSuspension(
   if (ended.count > 0) await recordChange(sql, "suspension", organizationId);
 }
 
-interface OrganizationRow {
-  readonly id: string;
-  readonly name: string;
-  readonly plan: string;
-  readonly fee_basis_points: number | null;
-  readonly file_quota_bytes: bigint | null;
-  readonly max_keys: number | null;
-  readonly max_webhooks: number | null;
-  readonly may_use_computer: boolean;
-  readonly key_count: number;
-  readonly suspended_at: Date | null;
-  readonly created_at: Date;
-  readonly credit_nano: bigint;
-  readonly posted_nano: bigint;
-  readonly credit_limit_nano: bigint | null;
-  readonly guardrails: Record<string, string> | null;
-}
+type OrganizationRow = RowOf<typeof organizations> &
+  Pick<AccountRow, "credit_nano" | "posted_nano" | "credit_limit_nano"> & {
+    /** Ids of guardrails that always apply, by key id; "" means the whole organization. */
+    readonly guardrails: Readonly<Record<string, string>> | null;
+  };
+
+const storedOrganization = recordReader(organizations, "suspendedAt", "suspendedReason");
 
 function columns(sql: Database) {
   return sql`o.id, o.name, o.plan, o.fee_basis_points, o.file_quota_bytes, o.max_keys, o.max_webhooks, o.may_use_computer,
@@ -323,37 +297,22 @@ function columns(sql: Database) {
       WHERE organization_id = o.id) AS guardrails`;
 }
 
-function operated(row: OrganizationRow): OperatedOrganization {
+function operated(row: OrganizationRow) {
   return {
-    id: row.id,
-    name: row.name,
-    plan: row.plan,
-    feeBasisPoints: row.fee_basis_points,
-    fileQuotaBytes: row.file_quota_bytes === null ? null : Number(row.file_quota_bytes),
-    maxKeys: row.max_keys,
-    maxWebhooks: row.max_webhooks,
-    mayUseComputer: row.may_use_computer,
+    ...storedOrganization(row),
     isSuspended: row.suspended_at !== null,
-    keyCount: row.key_count,
     creditNano: row.credit_nano,
     balanceNano: row.credit_nano - row.posted_nano,
     creditLimitNano: row.credit_limit_nano,
-    createdAtMs: row.created_at.getTime(),
     guardrails: row.guardrails ?? {},
   };
 }
 
 /** Returns the columns of all settings but the suspension, whose time the database sets. */
 function settingColumns(changed: Partial<OrganizationSettings>): Record<string, never> {
-  const columns: Record<string, unknown> = {};
-  if (changed.name !== undefined) columns.name = changed.name;
-  if (changed.plan !== undefined) columns.plan = changed.plan;
-  if (changed.feeBasisPoints !== undefined) columns.fee_basis_points = changed.feeBasisPoints;
-  if (changed.fileQuotaBytes !== undefined) columns.file_quota_bytes = changed.fileQuotaBytes;
-  if (changed.maxKeys !== undefined) columns.max_keys = changed.maxKeys;
-  if (changed.maxWebhooks !== undefined) columns.max_webhooks = changed.maxWebhooks;
-  if (changed.mayUseComputer !== undefined) columns.may_use_computer = changed.mayUseComputer;
-  return columns as Record<string, never>;
+  const given = SETTINGS.filter((name) => changed[name] !== undefined);
+  const columns = given.map((name) => [organizations[name].name, changed[name]]);
+  return Object.fromEntries(columns) as Record<string, never>;
 }
 
 /** The amounts that an organization and one of its keys have spent, without holds. */

@@ -1,39 +1,32 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { type PostedCredit, postCredit } from "../ledger/credits.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { paymentIntents } from "../schema/payments.ts";
 
-export type PaymentPurpose = "topup" | "auto_replenish";
-export type PaymentState = "pending" | "requires_action" | "succeeded" | "failed";
+type IntentRow = RowOf<typeof paymentIntents>;
 
-export interface NewPaymentIntent {
-  readonly id: string;
-  readonly organizationId: string;
-  /** Null: the gateway itself ordered it. */
-  readonly keyId: string | null;
-  readonly idempotencyKey: string | null;
-  /** SHA-256 of the order, hex. */
-  readonly bodyHash: string | null;
-  readonly purpose: PaymentPurpose;
-  readonly amountNano: bigint;
-  readonly description: string;
-  readonly processor: string;
-  readonly customer: string | null;
-  readonly methodId: string | null;
-  /** Id of the method at the processor. */
-  readonly method: string;
-  readonly returnUrl: string | null;
-}
+const intentOf = recordReader(
+  paymentIntents,
+  "settledAt",
+  "instanceId",
+  "busyUntil",
+  "looks",
+  "nextLookAt",
+);
 
-export interface PaymentIntent extends NewPaymentIntent {
-  readonly state: PaymentState;
-  /** Id of the payment at the processor. */
-  readonly reference: string | null;
-  readonly errorReason: string | null;
-  readonly errorMessage: string | null;
-  readonly transactionId: string | null;
-  readonly receiptUrl: string | null;
-  readonly createdAtMs: number;
-}
+export type PaymentIntent = ReturnType<typeof intentOf>;
+export type PaymentPurpose = PaymentIntent["purpose"];
+export type NewPaymentIntent = Omit<
+  PaymentIntent,
+  | "state"
+  | "reference"
+  | "errorReason"
+  | "errorMessage"
+  | "transactionId"
+  | "receiptUrl"
+  | "createdAtMs"
+>;
 
 /** How long an instance has to call the processor. Then another instance may call it. */
 export const PAYMENT_BUSY_SECONDS = 60;
@@ -67,29 +60,6 @@ export function insertPaymentIntent(
       ON CONFLICT DO NOTHING`;
     return inserted.count > 0;
   });
-}
-
-interface IntentRow {
-  readonly id: string;
-  readonly organization_id: string;
-  readonly key_id: string | null;
-  readonly idempotency_key: string | null;
-  readonly body_hash: string | null;
-  readonly purpose: PaymentPurpose;
-  readonly amount_nano: bigint;
-  readonly description: string;
-  readonly processor: string;
-  readonly customer: string | null;
-  readonly method_id: string | null;
-  readonly method: string;
-  readonly return_url: string | null;
-  readonly state: PaymentState;
-  readonly reference: string | null;
-  readonly error_reason: string | null;
-  readonly error_message: string | null;
-  readonly transaction_id: string | null;
-  readonly receipt_url: string | null;
-  readonly created_at: Date;
 }
 
 export async function findPaymentIntent(
@@ -165,7 +135,7 @@ export async function creditPayment(
 ): Promise<PostedCredit | undefined> {
   return await sql.begin(async (transaction) => {
     const [row] = await transaction<
-      { organization_id: string; amount_nano: bigint; description: string }[]
+      Pick<IntentRow, "organization_id" | "amount_nano" | "description">[]
     >`UPDATE payment_intents SET state = 'succeeded', reference = ${success.reference},
         receipt_url = ${success.receiptUrl}, transaction_id = ${success.transactionId},
         error_reason = NULL, error_message = NULL, settled_at = clock_timestamp()
@@ -249,29 +219,4 @@ export async function notePaymentOpen(
         + make_interval(secs => least(${MAX_LOOK_SECONDS}, ${FIRST_LOOK_SECONDS} * 2 ^ least(looks, 10)))
     WHERE id = ${open.id} AND state IN ('pending', 'requires_action')`;
   return noted.count > 0;
-}
-
-function intentOf(row: IntentRow): PaymentIntent {
-  return {
-    id: row.id,
-    organizationId: row.organization_id,
-    keyId: row.key_id,
-    idempotencyKey: row.idempotency_key,
-    bodyHash: row.body_hash,
-    purpose: row.purpose,
-    amountNano: row.amount_nano,
-    description: row.description,
-    processor: row.processor,
-    customer: row.customer,
-    methodId: row.method_id,
-    method: row.method,
-    returnUrl: row.return_url,
-    state: row.state,
-    reference: row.reference,
-    errorReason: row.error_reason,
-    errorMessage: row.error_message,
-    transactionId: row.transaction_id,
-    receiptUrl: row.receipt_url,
-    createdAtMs: row.created_at.getTime(),
-  };
 }

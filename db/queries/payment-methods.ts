@@ -1,28 +1,19 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { paymentMethods } from "../schema/payments.ts";
 
-/** A payment method of an organization. */
-export interface PaymentMethod {
-  readonly id: string;
-  readonly organizationId: string;
+type MethodRow = RowOf<typeof paymentMethods>;
+
+const storedMethod = recordReader(paymentMethods, "processor", "state", "setupReference");
+
+/** A payment method of an organization that is no longer pending. */
+export type PaymentMethod = ReturnType<typeof storedMethod> & {
   /** Id of the method at the processor. */
   readonly reference: string;
   readonly type: string;
-  readonly brand: string | null;
-  readonly last4: string | null;
-  readonly isDefault: boolean;
-  readonly createdAtMs: number;
-}
+};
 
-interface MethodRow {
-  readonly id: string;
-  readonly organization_id: string;
-  readonly reference: string;
-  readonly type: string;
-  readonly brand: string | null;
-  readonly last4: string | null;
-  readonly is_default: boolean;
-  readonly created_at: Date;
-}
+const methodOf = (row: MethodRow) => storedMethod(row) as PaymentMethod;
 
 /** The methods of an organization at a processor. */
 export interface MethodOwner {
@@ -102,13 +93,7 @@ export async function removePendingMethod(sql: Database, id: string): Promise<vo
  */
 export async function activatePaymentMethod(
   sql: Database,
-  method: MethodOwner & {
-    readonly id: string;
-    readonly reference: string;
-    readonly type: string;
-    readonly brand: string | null;
-    readonly last4: string | null;
-  },
+  method: MethodOwner & Pick<PaymentMethod, "id" | "reference" | "type" | "brand" | "last4">,
 ): Promise<PaymentMethod> {
   return await sql.begin(async (transaction) => {
     await lockMethods(transaction, method.organizationId);
@@ -203,17 +188,4 @@ export async function keepPaymentCustomer(
 /** Two methods that are added at the same time must not both become the default. */
 async function lockMethods(sql: DatabaseTransaction, organizationId: string): Promise<void> {
   await sql`SELECT 1 FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
-}
-
-function methodOf(row: MethodRow): PaymentMethod {
-  return {
-    id: row.id,
-    organizationId: row.organization_id,
-    reference: row.reference,
-    type: row.type,
-    brand: row.brand,
-    last4: row.last4,
-    isDefault: row.is_default,
-    createdAtMs: row.created_at.getTime(),
-  };
 }

@@ -1,40 +1,33 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { postCredit } from "../ledger/credits.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { paymentRefunds } from "../schema/payments.ts";
 
-export type RefundState = "ordered" | "pending" | "succeeded" | "failed";
+const storedRefund = recordReader(
+  paymentRefunds,
+  "returnedTransactionId",
+  "busyUntil",
+  "looks",
+  "nextLookAt",
+);
 
-export interface PaymentRefund {
-  readonly id: string;
-  readonly organizationId: string;
-  readonly intentId: string;
-  /** The credit command that deducts the refund from the balance. */
-  readonly orderId: string;
-  /** Nano-USD. Null: all that is left. */
-  readonly requestedNano: bigint | null;
-  readonly amountNano: bigint;
-  readonly state: RefundState;
-  readonly transactionId: string | null;
-  readonly reference: string | null;
-  readonly createdAtMs: number;
+export type PaymentRefund = ReturnType<typeof storedRefund> & {
   /** Ids of the payment at the processor, and for people. */
   readonly chargeReference: string;
   readonly description: string;
-}
+};
+export type RefundState = PaymentRefund["state"];
 
-interface RefundRow {
-  readonly id: string;
-  readonly organization_id: string;
-  readonly intent_id: string;
-  readonly order_id: string;
-  readonly asked_nano: bigint | null;
-  readonly amount_nano: bigint;
-  readonly state: RefundState;
-  readonly transaction_id: string | null;
-  readonly reference: string | null;
-  readonly created_at: Date;
+type RefundRow = RowOf<typeof paymentRefunds> & {
   readonly charge_reference: string;
   readonly description: string;
-}
+};
+
+const refundOf = (row: RefundRow): PaymentRefund => ({
+  ...storedRefund(row),
+  chargeReference: row.charge_reference,
+  description: row.description,
+});
 
 /** How long the processor has to answer, in seconds. Then another look-up may call it. */
 const BUSY_SECONDS = 60;
@@ -183,21 +176,4 @@ export async function failRefund(
     });
     return true;
   });
-}
-
-function refundOf(row: RefundRow): PaymentRefund {
-  return {
-    id: row.id,
-    organizationId: row.organization_id,
-    intentId: row.intent_id,
-    orderId: row.order_id,
-    requestedNano: row.asked_nano,
-    amountNano: row.amount_nano,
-    state: row.state,
-    transactionId: row.transaction_id,
-    reference: row.reference,
-    createdAtMs: row.created_at.getTime(),
-    chargeReference: row.charge_reference,
-    description: row.description,
-  };
 }

@@ -1,29 +1,35 @@
 import type { Database } from "../client.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { paymentReversals } from "../schema/payments.ts";
 import { endDisputeSuspension, suspendForDispute } from "./organizations.ts";
 
-export type ReversalState = "open" | "lost" | "returned";
+const storedReversal = recordReader(
+  paymentReversals,
+  "intentId",
+  "createdAt",
+  "isSettled",
+  "looks",
+  "nextLookAt",
+);
 
 /** Money that the processor took back by itself. */
-export interface NewReversal {
-  /** Id of the reversal at the processor. */
-  readonly id: string;
-  readonly kind: "dispute" | "refund";
+export type PaymentReversal = ReturnType<typeof storedReversal> & {
+  /** Description of the top-up. */
+  readonly description: string;
+};
+
+export type NewReversal = Pick<PaymentReversal, "id" | "kind" | "amountNano" | "state"> & {
   readonly processor: string;
   /** Id of the payment at the processor. */
   readonly paymentReference: string;
-  readonly amountNano: bigint;
-  readonly state: ReversalState;
-}
+};
 
-export interface PaymentReversal {
-  readonly id: string;
-  readonly organizationId: string;
-  readonly kind: "dispute" | "refund";
-  readonly amountNano: bigint;
-  readonly state: ReversalState;
-  /** Description of the top-up. */
-  readonly description: string;
-}
+type ReversalRow = RowOf<typeof paymentReversals> & { readonly description: string };
+
+const reversalOf = (row: ReversalRow): PaymentReversal => ({
+  ...storedReversal(row),
+  description: row.description,
+});
 
 const FIRST_LOOK_SECONDS = 10;
 const MAX_LOOK_SECONDS = 3_600;
@@ -66,15 +72,6 @@ export async function noteReversal(
   });
 }
 
-interface ReversalRow {
-  readonly id: string;
-  readonly organization_id: string;
-  readonly kind: "dispute" | "refund";
-  readonly amount_nano: bigint;
-  readonly state: ReversalState;
-  readonly description: string;
-}
-
 /** Claims reversals for which money is due to be taken or put back. */
 export async function claimUnsettledReversals(
   sql: Database,
@@ -105,7 +102,7 @@ export async function findReversal(
 export async function markReversalSettled(
   sql: Database,
   id: string,
-  state: ReversalState,
+  state: PaymentReversal["state"],
 ): Promise<void> {
   await sql`UPDATE payment_reversals SET is_settled = true WHERE id = ${id} AND state = ${state}`;
 }
@@ -130,15 +127,4 @@ export async function reversalOrders(
       coalesce(bool_or(done_at IS NULL), false) AS is_open
     FROM credit_commands WHERE id = ANY(${sql.array([...ids])}::text[])`;
   return { next: row!.next, deductedNano: row!.deducted, isOpen: row!.is_open };
-}
-
-function reversalOf(row: ReversalRow): PaymentReversal {
-  return {
-    id: row.id,
-    organizationId: row.organization_id,
-    kind: row.kind,
-    amountNano: row.amount_nano,
-    state: row.state,
-    description: row.description,
-  };
 }

@@ -1,32 +1,17 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { planSubscriptions } from "../schema/plan-subscriptions.ts";
 import { changeOrganization } from "./organizations.ts";
 
-/** `ending`: an operator has changed the plan, and the processor still has to end it. */
-export type SubscriptionState = "pending" | "open" | "active" | "unpaid" | "ending" | "ended";
+const storedSubscription = recordReader(planSubscriptions, "nextLookAt", "author");
+type SubscriptionRow = RowOf<typeof planSubscriptions>;
 
-export interface NewPlanSubscription {
-  readonly organizationId: string;
-  /** The idempotency key at the processor. */
-  readonly id: string;
-  readonly processor: string;
-  readonly plan: string;
-  readonly customer: string | undefined;
-  /** Id of the payment method at the processor. */
-  readonly method: string;
-}
-
-export interface PlanSubscription extends NewPlanSubscription {
-  /** Id of the subscription at the processor. */
-  readonly reference: string | undefined;
-  readonly state: SubscriptionState;
-  /** The plan that follows at the end of the period. Undefined: the same plan. */
-  readonly nextPlan: string | undefined;
-  readonly invoiceUrl: string | undefined;
-  readonly periodStartMs: number | undefined;
-  readonly periodEndMs: number | undefined;
-  readonly version: bigint;
-  readonly createdAtMs: number;
-}
+export type PlanSubscription = ReturnType<typeof subscriptionOf>;
+export type SubscriptionState = PlanSubscription["state"];
+export type NewPlanSubscription = Pick<
+  PlanSubscription,
+  "organizationId" | "id" | "processor" | "plan" | "customer" | "method"
+>;
 
 /** State of a subscription at the processor. */
 export interface SubscriptionStanding {
@@ -35,23 +20,6 @@ export interface SubscriptionStanding {
   readonly invoiceUrl?: string | undefined;
   readonly periodStartMs?: number | undefined;
   readonly periodEndMs?: number | undefined;
-}
-
-interface SubscriptionRow {
-  readonly organization_id: string;
-  readonly id: string;
-  readonly processor: string;
-  readonly plan: string;
-  readonly next_plan: string | null;
-  readonly reference: string | null;
-  readonly customer: string | null;
-  readonly method: string;
-  readonly state: SubscriptionState;
-  readonly invoice_url: string | null;
-  readonly period_start: Date | null;
-  readonly period_end: Date | null;
-  readonly version: bigint;
-  readonly created_at: Date;
 }
 
 const ANSWER_SECONDS = 60;
@@ -228,21 +196,15 @@ function timeOf(ms: number | undefined): Date | null {
   return ms === undefined ? null : new Date(ms);
 }
 
-function subscriptionOf(row: SubscriptionRow): PlanSubscription {
+function subscriptionOf(row: SubscriptionRow) {
+  const subscription = storedSubscription(row);
   return {
-    organizationId: row.organization_id,
-    id: row.id,
-    processor: row.processor,
-    plan: row.plan,
-    nextPlan: row.next_plan ?? undefined,
-    reference: row.reference ?? undefined,
-    customer: row.customer ?? undefined,
-    method: row.method,
-    state: row.state,
-    invoiceUrl: row.invoice_url ?? undefined,
-    periodStartMs: row.period_start?.getTime(),
-    periodEndMs: row.period_end?.getTime(),
-    version: row.version,
-    createdAtMs: row.created_at.getTime(),
+    ...subscription,
+    nextPlan: subscription.nextPlan ?? undefined,
+    reference: subscription.reference ?? undefined,
+    customer: subscription.customer ?? undefined,
+    invoiceUrl: subscription.invoiceUrl ?? undefined,
+    periodStartMs: subscription.periodStartMs ?? undefined,
+    periodEndMs: subscription.periodEndMs ?? undefined,
   };
 }

@@ -2,33 +2,24 @@ import type { ModelTerms } from "../../src/lib/catalogue-model.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
 import { orgAccountId } from "../ledger/rows.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { providerBatches } from "../schema/batches.ts";
 
-/** See `src/jobs/batches/provider-batch-submitter.ts`. */
-export type ProviderBatchState = "filling" | "ordered" | "running" | "read" | "lost";
+const storedBatch = recordReader(providerBatches);
 
-export interface NewProviderBatch {
-  /** The mark that identifies the batch at the provider. */
-  readonly id: string;
-  readonly batchId: string;
-  readonly providerId: string;
-  readonly providerKey: string | null;
-  readonly model: string;
-  readonly providerModel: string;
-  readonly kind: string;
-  /** Prices of its lines. */
-  readonly terms: ModelTerms;
-}
-
-export interface ProviderBatchRecord extends NewProviderBatch {
-  readonly state: ProviderBatchState;
-  /** Number of requests in the batch when it was ordered. */
-  readonly requests: number;
-  /** Id of the batch at the provider. */
-  readonly providerBatch: string | null;
-  readonly orderedAtMs: number | null;
+type ProviderBatchRow = RowOf<typeof providerBatches> & {
   /** Milliseconds since the batch was ordered, by the clock of the database. */
-  readonly ageMs: number | null;
-  readonly isCancelled: boolean;
+  readonly age_ms: number | null;
+};
+
+export type ProviderBatchRecord = ReturnType<typeof batchOf>;
+export type NewProviderBatch = Omit<
+  ProviderBatchRecord,
+  "state" | "requests" | "providerBatch" | "orderedAtMs" | "ageMs" | "isCancelled"
+>;
+
+function batchOf(row: ProviderBatchRow) {
+  return { ...storedBatch(row), terms: termsOfText(row.terms), ageMs: row.age_ms };
 }
 
 export async function insertProviderBatch(
@@ -41,23 +32,6 @@ export async function insertProviderBatch(
       ${batch.providerModel}, ${batch.kind}, ${textOfTerms(batch.terms)}, 'filling', 0)`;
 }
 
-interface ProviderBatchRow {
-  readonly id: string;
-  readonly batch_id: string;
-  readonly provider_id: string;
-  readonly provider_key: string | null;
-  readonly model: string;
-  readonly provider_model: string;
-  readonly kind: string;
-  readonly terms: string;
-  readonly state: ProviderBatchState;
-  readonly requests: number;
-  readonly provider_batch: string | null;
-  readonly ordered_at: Date | null;
-  readonly age_ms: number | null;
-  readonly is_cancelled: boolean;
-}
-
 /** Returns the provider batches of a batch, oldest first. */
 export async function providerBatchesOf(
   sql: Database,
@@ -66,22 +40,7 @@ export async function providerBatchesOf(
   const rows = await sql<ProviderBatchRow[]>`
     SELECT *, (extract(epoch FROM clock_timestamp() - ordered_at) * 1000)::float8 AS age_ms
     FROM provider_batches WHERE batch_id = ${batchId} ORDER BY id COLLATE "C"`;
-  return rows.map((row) => ({
-    id: row.id,
-    batchId: row.batch_id,
-    providerId: row.provider_id,
-    providerKey: row.provider_key,
-    model: row.model,
-    providerModel: row.provider_model,
-    kind: row.kind,
-    terms: termsOfText(row.terms),
-    state: row.state,
-    requests: row.requests,
-    providerBatch: row.provider_batch,
-    orderedAtMs: row.ordered_at?.getTime() ?? null,
-    ageMs: row.age_ms,
-    isCancelled: row.is_cancelled,
-  }));
+  return rows.map(batchOf);
 }
 
 /** Returns the ids, at a provider, of batches that are known to be this gateway's. */

@@ -1,4 +1,6 @@
 import type { Database, DatabaseTransaction } from "../client.ts";
+import type { RecordOf, RowOf } from "../rows.ts";
+import type { cachedAnswers } from "../schema/response-cache.ts";
 import { recordAct } from "./audit-log.ts";
 import type { Seal } from "./master-key.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
@@ -11,16 +13,10 @@ export interface AnswerKey {
 }
 
 /** Facts about an answer besides its text. */
-export interface AnswerNote {
-  /** The model that served the answer. */
-  readonly model: string;
-  readonly provider: string;
-  /** Original charge of the answer, in nano-USD. */
-  readonly costNano: bigint;
-  readonly usage: Readonly<Record<string, unknown>>;
-  /** Headers that describe the original request. */
-  readonly headers: Readonly<Record<string, string>>;
-}
+export type AnswerNote = Pick<
+  RecordOf<typeof cachedAnswers>,
+  "model" | "provider" | "costNano" | "usage" | "headers"
+>;
 
 export interface SealedAnswer extends AnswerNote {
   readonly sealed: Uint8Array;
@@ -33,16 +29,10 @@ export interface FoundAnswer {
   readonly answer: SealedAnswer | undefined;
 }
 
-interface AnswerRow {
-  readonly position: number;
-  readonly generation: bigint;
-  readonly model: string | null;
-  readonly provider: string;
-  readonly cost_nano: bigint;
-  readonly usage: Record<string, unknown>;
-  readonly headers: Record<string, string>;
-  readonly sealed: Uint8Array;
-}
+type AnswerRow = Pick<
+  RowOf<typeof cachedAnswers>,
+  "provider" | "cost_nano" | "usage" | "headers" | "sealed"
+> & { readonly position: number; readonly generation: bigint; readonly model: string | null };
 
 /**
  * Returns the answers of the keys, in their order.

@@ -1,5 +1,7 @@
 import type { Database, DatabaseTransaction, SqlFragment } from "../client.ts";
 import type { StatementEffect, StoredResponse } from "../ledger/effects.ts";
+import type { RecordOf } from "../rows.ts";
+import type { responses } from "../schema/responses.ts";
 
 /** How long a response can be read and continued (spec 3.5). */
 export const LIFETIME = "30 days";
@@ -19,19 +21,11 @@ export const CONTENTS_LIFETIME = "31 days";
 export type ContentKind = "begun" | "ended" | "events" | "head" | "input" | "output";
 
 /** The data of a stored response that is needed to continue it. */
-export interface ChainLink {
-  readonly id: string;
-  readonly chainId: string;
-  readonly chainBytes: number;
-}
-
-export interface NewResponse {
-  readonly id: string;
-  readonly organizationId: string;
-  /** The response that this response continues. */
-  readonly previousId: string | null;
-  readonly chainId: string;
-}
+export type ChainLink = Pick<RecordOf<typeof responses>, "id" | "chainId" | "chainBytes">;
+export type NewResponse = Pick<
+  RecordOf<typeof responses>,
+  "id" | "organizationId" | "previousId" | "chainId"
+>;
 
 /** Sealed. */
 export interface ContentPiece {

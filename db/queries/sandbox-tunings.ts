@@ -1,4 +1,6 @@
 import type { Database } from "../client.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { sandboxTunings } from "../schema/fine-tuning.ts";
 
 export interface SandboxTuning {
   readonly id: string;
@@ -15,15 +17,7 @@ export interface SandboxJob {
   readonly cancelledAtMs: number | undefined;
 }
 
-interface Row {
-  readonly id: string;
-  readonly tokens: bigint;
-  readonly tag: string | null;
-  readonly model: string | null;
-  readonly epochs: number | null;
-  readonly started_at_ms: bigint | null;
-  readonly cancelled_at_ms: bigint | null;
-}
+const tuningOf = recordReader(sandboxTunings, "fileName", "learned", "uploadedAt", "fileDeletedAt");
 
 /** Files that no job has used, and deleted rows, are removed after a day. */
 const UNUSED_HOURS = 24;
@@ -81,22 +75,16 @@ export async function findSandboxTuning(
   sql: Database,
   by: { readonly id: string } | { readonly tag: string },
 ): Promise<SandboxTuning | undefined> {
-  const [row] = await sql<Row[]>`
+  const [row] = await sql<RowOf<typeof sandboxTunings>[]>`
     SELECT id, tokens, tag, model, epochs, started_at_ms, cancelled_at_ms FROM sandbox_tunings
     WHERE ${"id" in by ? sql`id = ${by.id}` : sql`tag = ${by.tag}`}`;
   if (row === undefined) return undefined;
-  const { tag, model, epochs, started_at_ms, cancelled_at_ms } = row;
+  const { tokens, tag, model, epochs, startedAtMs, cancelledAtMs } = tuningOf(row);
   const job =
-    tag === null || model === null || epochs === null || started_at_ms === null
+    tag === null || model === null || epochs === null || startedAtMs === null
       ? undefined
-      : {
-          tag,
-          model,
-          epochs,
-          startedAtMs: Number(started_at_ms),
-          cancelledAtMs: cancelled_at_ms === null ? undefined : Number(cancelled_at_ms),
-        };
-  return { id: row.id, tokens: Number(row.tokens), job };
+      : { tag, model, epochs, startedAtMs, cancelledAtMs: cancelledAtMs ?? undefined };
+  return { id: row.id, tokens, job };
 }
 
 /** Cancels a job that started after `startedAfterMs`. An older job has ended. */

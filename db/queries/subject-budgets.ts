@@ -1,9 +1,12 @@
 import { type Database, type DatabaseTransaction, inOneSnapshot, type Query } from "../client.ts";
 import { subjectDayAccountId, subjectMonthAccountId } from "../ledger/rows.ts";
+import type { RecordOf, RowOf } from "../rows.ts";
+import type { subjectBudgets } from "../schema/budgets.ts";
 import { type LoadedPeriod, loadedPeriods, type PeriodRow } from "./api-keys.ts";
 import { recordChange } from "./changes.ts";
 
-export type SubjectType = "user" | "tag";
+type BudgetRow = RowOf<typeof subjectBudgets>;
+export type SubjectType = BudgetRow["subject_type"];
 
 /** An end user, or a tag, of an organization's requests. */
 export interface Subject {
@@ -11,11 +14,10 @@ export interface Subject {
   readonly value: string;
 }
 
-export interface SubjectLimits {
-  /** Null: no limit. */
-  readonly dailyBudgetNano: bigint | null;
-  readonly monthlyBudgetNano: bigint | null;
-}
+export type SubjectLimits = Pick<
+  RecordOf<typeof subjectBudgets>,
+  "dailyBudgetNano" | "monthlyBudgetNano"
+>;
 
 export interface SubjectBudget extends SubjectLimits {
   readonly id: string;
@@ -23,15 +25,6 @@ export interface SubjectBudget extends SubjectLimits {
   readonly createdAtMs: number;
   readonly spentTodayNano: bigint;
   readonly spentThisMonthNano: bigint;
-}
-
-interface BudgetRow {
-  readonly id: string;
-  readonly subject_type: SubjectType;
-  readonly subject_value: string;
-  readonly daily_budget_nano: bigint | null;
-  readonly monthly_budget_nano: bigint | null;
-  readonly created_at: Date;
 }
 
 interface SpentRow extends BudgetRow {

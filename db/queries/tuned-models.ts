@@ -1,29 +1,13 @@
 import type { Database, DatabaseTransaction, Query } from "../client.ts";
+import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
+import { tunedModels } from "../schema/fine-tuning.ts";
 import { recordChange } from "./changes.ts";
 
-export interface TunedModelRecord {
-  readonly id: string;
-  readonly organizationId: string;
-  readonly jobId: string;
-  readonly baseModel: string;
-  readonly suffix: string | null;
-  readonly providerId: string;
-  readonly providerModel: string;
-  readonly createdAtMs: number;
-}
+export type TunedModelRecord = RecordOf<typeof tunedModels, "deletedAt">;
+
+const tunedModelOf = recordReader(tunedModels, "deletedAt");
 
 export type NewTunedModel = Omit<TunedModelRecord, "createdAtMs">;
-
-interface TunedModelRow {
-  readonly id: string;
-  readonly organization_id: string;
-  readonly job_id: string;
-  readonly base_model: string;
-  readonly suffix: string | null;
-  readonly provider_id: string;
-  readonly provider_model: string;
-  readonly created_at: Date;
-}
 
 export async function insertTunedModel(
   sql: DatabaseTransaction,
@@ -41,19 +25,10 @@ export function listTunedModels(organizationId: string): Query<TunedModelRecord[
     name: "tuned-models-list",
     tables: ["tuned_models"],
     async run(sql) {
-      const rows = await sql<TunedModelRow[]>`
+      const rows = await sql<RowOf<typeof tunedModels>[]>`
         SELECT * FROM tuned_models WHERE organization_id = ${organizationId} AND deleted_at IS NULL
         ORDER BY created_at, id`;
-      return rows.map((row) => ({
-        id: row.id,
-        organizationId: row.organization_id,
-        jobId: row.job_id,
-        baseModel: row.base_model,
-        suffix: row.suffix,
-        providerId: row.provider_id,
-        providerModel: row.provider_model,
-        createdAtMs: row.created_at.getTime(),
-      }));
+      return rows.map(tunedModelOf);
     },
   };
 }

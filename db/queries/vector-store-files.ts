@@ -3,37 +3,22 @@ import type {
   Attributes,
   ChunkingStrategy,
   FileCounts,
-  IndexingError,
   Listed,
   ListPage,
   StoreFileStatus,
   VectorStoreFile,
 } from "../../src/lib/vector-store.ts";
 import type { Database, DatabaseTransaction, SqlFragment } from "../client.ts";
+import type { RowOf } from "../rows.ts";
+import type { vectorStoreBatches, vectorStoreFiles } from "../schema/vector-stores.ts";
 import { recordChange } from "./changes.ts";
 import { listedOf, pageStart } from "./id-pages.ts";
 
 /** Kind of the leases of files in stores. */
 export const VECTOR_STORE_FILE = "vector-store-file";
 
-interface StoreFileRow {
-  readonly id: string;
-  readonly number: bigint;
-  readonly organization_id: string;
-  readonly vector_store_id: string;
-  readonly file_id: string;
-  readonly status: StoreFileStatus;
-  readonly error_code: IndexingError["code"] | null;
-  readonly error_message: string | null;
-  readonly attributes: Attributes;
-  readonly max_chunk_tokens: number;
-  readonly overlap_tokens: number;
-  readonly chunks: number;
-  readonly usage_bytes: bigint;
-  readonly embedding_model: string | null;
-  readonly attempts: number;
-  readonly created_at: Date;
-}
+/** A row of a file that is not removed. */
+type StoreFileRow = RowOf<typeof vectorStoreFiles> & { readonly status: StoreFileStatus };
 
 function fileRecord(row: StoreFileRow): VectorStoreFile {
   return {
@@ -277,7 +262,7 @@ export async function findStoreBatch(
   id: string,
 ): Promise<StoreBatch | undefined> {
   const [row] = await sql<
-    { created_at: Date; cancelled_at: Date | null; file_counts: Partial<FileCounts> | null }[]
+    (RowOf<typeof vectorStoreBatches> & { readonly file_counts: Partial<FileCounts> | null })[]
   >`
     SELECT b.created_at, b.cancelled_at, (
       SELECT jsonb_object_agg(c.status, c.files) FROM (

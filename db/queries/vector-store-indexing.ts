@@ -1,59 +1,39 @@
 import type { ChunkingStrategy, IndexingError } from "../../src/lib/vector-store.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { vectorStoreFiles } from "../schema/vector-stores.ts";
 
-/** A file in a store, with the data for its owner. */
-export interface IndexedFile {
-  readonly id: string;
-  /** Names its chunks. */
-  readonly number: bigint;
-  readonly storeNumber: bigint | null;
-  readonly organizationId: string;
-  readonly vectorStoreId: string;
-  readonly fileId: string;
-  readonly status: "in_progress" | "completed" | "failed" | "cancelled" | "removed";
-  readonly chunking: ChunkingStrategy;
-  /** The key that pays for its embedding. Null for files that an earlier version added. */
-  readonly keyId: string | null;
-  readonly embeddingModel: string | null;
-  /** 0 until all are written. */
-  readonly chunks: number;
-  readonly attempts: number;
+const storedFile = recordReader(
+  vectorStoreFiles,
+  "batchId",
+  "errorCode",
+  "errorMessage",
+  "attributes",
+  "maxChunkTokens",
+  "overlapTokens",
+  "usageBytes",
+  "dueAt",
+  "createdAt",
+);
+
+type IndexedRow = RowOf<typeof vectorStoreFiles> & { readonly store_number: bigint | null };
+
+/** A file in a store, with the data for its owner. Its number names its chunks. */
+export type IndexedFile = ReturnType<typeof indexedFile>;
+
+function indexedFile(row: IndexedRow) {
+  const chunking: ChunkingStrategy = {
+    maxTokens: row.max_chunk_tokens,
+    overlapTokens: row.overlap_tokens,
+  };
+  return { ...storedFile(row), storeNumber: row.store_number, chunking };
 }
 
 export async function readIndexedFile(sql: Database, id: string): Promise<IndexedFile | undefined> {
-  const [row] = await sql<
-    {
-      number: bigint;
-      store_number: bigint | null;
-      organization_id: string;
-      vector_store_id: string;
-      file_id: string;
-      status: IndexedFile["status"];
-      max_chunk_tokens: number;
-      overlap_tokens: number;
-      key_id: string | null;
-      embedding_model: string | null;
-      chunks: number;
-      attempts: number;
-    }[]
-  >`
+  const [row] = await sql<IndexedRow[]>`
     SELECT f.*, s.number AS store_number FROM vector_store_files f
     LEFT JOIN vector_stores s ON s.id = f.vector_store_id WHERE f.id = ${id}`;
-  if (row === undefined) return undefined;
-  return {
-    id,
-    number: row.number,
-    storeNumber: row.store_number,
-    organizationId: row.organization_id,
-    vectorStoreId: row.vector_store_id,
-    fileId: row.file_id,
-    status: row.status,
-    chunking: { maxTokens: row.max_chunk_tokens, overlapTokens: row.overlap_tokens },
-    keyId: row.key_id,
-    embeddingModel: row.embedding_model,
-    chunks: row.chunks,
-    attempts: row.attempts,
-  };
+  return row && indexedFile(row);
 }
 
 export interface NewChunk {

@@ -88,7 +88,7 @@ export async function findByWords(
   const rows = await sql.begin(async (transaction) => {
     // For a table that has just grown, the planner would read every row for each word.
     await transaction`SELECT set_config('enable_seqscan', 'off', true)`;
-    return transaction<{ file: bigint; position: number }[]>`
+    return transaction<ChunkPosition[]>`
     WITH files AS MATERIALIZED (${searchedFiles(sql, scope)}),
     stems AS (
       SELECT stem FROM unnest(tsvector_to_array(to_tsvector('english', ${words}))) AS stem
@@ -128,16 +128,7 @@ export async function readFoundChunks(
   organizationId: string,
   positions: readonly ChunkPosition[],
 ): Promise<FoundChunk[]> {
-  const rows = await sql<
-    {
-      file: bigint;
-      position: number;
-      file_id: string;
-      filename: string;
-      attributes: Attributes;
-      text: string;
-    }[]
-  >`
+  const rows = await sql<(Omit<FoundChunk, "fileId"> & { readonly file_id: string })[]>`
     SELECT c.file, c.position, f.file_id, o.filename, f.attributes, c.text
     FROM ROWS FROM (unnest(${sql.array(positions.map(({ file }) => file.toString()))}::text[]::bigint[]),
       unnest(${sql.array(positions.map(({ position }) => position))}::int[])) AS p (file, position)

@@ -7,50 +7,33 @@ import {
   type VectorStore,
 } from "../../src/lib/vector-store.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { vectorStores } from "../schema/vector-stores.ts";
 import { listedOf, pageStart } from "./id-pages.ts";
 import { removeStoreFiles } from "./vector-store-files.ts";
 
-interface StoreRow {
-  readonly id: string;
-  readonly organization_id: string;
-  readonly name: string | null;
-  readonly description: string | null;
-  readonly metadata: Record<string, string> | null;
-  readonly expires_after_days: number | null;
-  readonly created_at: Date;
-  readonly last_active_at: Date;
-  readonly expires_at: Date | null;
+const storedStore = recordReader(vectorStores, "number", "clearedAt");
+
+type StoreRow = RowOf<typeof vectorStores> & {
   readonly is_expired: boolean;
   readonly usage_bytes: bigint | null;
   readonly file_counts: Record<string, number> | null;
-}
+};
 
 function storeRecord(row: StoreRow): VectorStore {
   const counts = STORE_FILE_STATUSES.map((status) => [status, row.file_counts?.[status] ?? 0]);
   return {
-    id: row.id,
-    organizationId: row.organization_id,
-    name: row.name,
-    description: row.description,
-    metadata: row.metadata,
-    expiresAfterDays: row.expires_after_days,
-    createdAtMs: row.created_at.getTime(),
-    lastActiveAtMs: row.last_active_at.getTime(),
-    expiresAtMs: row.expires_at?.getTime() ?? null,
+    ...storedStore(row),
     isExpired: row.is_expired,
     usageBytes: Number(row.usage_bytes ?? 0n),
     fileCounts: Object.fromEntries(counts) as FileCounts,
   };
 }
 
-export interface NewVectorStore {
-  readonly id: string;
-  readonly organizationId: string;
-  readonly name: string | null;
-  readonly description: string | null;
-  readonly metadata: Readonly<Record<string, string>> | null;
-  readonly expiresAfterDays: number | null;
-}
+export type NewVectorStore = Pick<
+  VectorStore,
+  "id" | "organizationId" | "name" | "description" | "metadata" | "expiresAfterDays"
+>;
 
 /** Returns false if the organization has `maxStores` stores already. */
 export async function insertVectorStore(
@@ -111,11 +94,7 @@ function countsOfStore(sql: Database) {
       WHERE f.vector_store_id = s.id AND f.status <> 'removed' GROUP BY f.status) b`;
 }
 
-export interface StoreChange {
-  readonly name?: string | null;
-  readonly metadata?: Readonly<Record<string, string>> | null;
-  readonly expiresAfterDays?: number | null;
-}
+export type StoreChange = Partial<Pick<VectorStore, "name" | "metadata" | "expiresAfterDays">>;
 
 /** Changes the given members. Returns false if the store does not exist, or has expired. */
 export async function updateVectorStore(

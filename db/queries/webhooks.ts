@@ -1,64 +1,36 @@
 import type { WebhookRecord, WebhookSettings } from "../../src/lib/webhook-record.ts";
 import { type Database, type DatabaseTransaction, inOneSnapshot, type Query } from "../client.ts";
+import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
+import { type deliveries, type outbox, webhooks } from "../schema/webhooks.ts";
 import { recordChange } from "./changes.ts";
 import { type Seal, sealingKeyId } from "./master-key.ts";
 
-/** A row of webhooks as the driver returns it. */
-interface WebhookRow {
-  readonly id: string;
-  readonly organization_id: string;
-  readonly url: string;
-  readonly events: string[];
-  readonly description: string | null;
-  readonly enabled: boolean;
-  readonly secret: Uint8Array;
-  readonly previous_secret: Uint8Array | null;
-  readonly previous_secret_until: Date | null;
-  readonly created_at: Date;
-  readonly disabled_at: Date | null;
-  readonly disabled_by: string | null;
-  readonly version: bigint;
-  readonly delivery_id_key: string;
-  readonly plain_delivery_ids_up_to: bigint;
-}
+type WebhookRow = RowOf<typeof webhooks>;
 
-function webhookRecord(row: WebhookRow): WebhookRecord {
-  return {
-    id: row.id,
-    organizationId: row.organization_id,
-    url: row.url,
-    events: row.events,
-    description: row.description,
-    enabled: row.enabled,
-    createdAtMs: row.created_at.getTime(),
-    disabledAtMs: row.disabled_at?.getTime() ?? null,
-    disabledBy: row.disabled_by as WebhookRecord["disabledBy"],
-  };
-}
+const webhookRecord: (row: WebhookRow) => WebhookRecord = recordReader(
+  webhooks,
+  "secret",
+  "previousSecret",
+  "previousSecretUntil",
+  "version",
+  "deliveryIdKey",
+  "plainDeliveryIdsUpTo",
+);
 
 interface LoadedWebhook {
   readonly setting:
-    | {
+    | (Pick<WebhookRow, "url" | "enabled" | "version"> & {
         readonly organizationId: string;
-        readonly url: string;
-        readonly enabled: boolean;
-        readonly version: bigint;
         readonly sealed: SealedSecrets;
-      }
+      })
     | undefined;
   readonly pending: readonly LoadedDelivery[];
   /** Milliseconds until the first one may be sent, by the database's clock. */
   readonly headDueInMs: number;
 }
 
-interface LoadedDelivery {
-  readonly outboxId: bigint;
-  readonly attemptCount: number;
-  readonly eventId: string;
-  readonly type: string;
-  readonly data: Record<string, unknown>;
-  readonly createdAtMs: number;
-}
+type LoadedDelivery = Pick<RecordOf<typeof deliveries>, "outboxId" | "attemptCount" | "eventId"> &
+  Pick<RecordOf<typeof outbox>, "type" | "data" | "createdAtMs">;
 
 /** Loads a webhook and the first of its pending deliveries, in order, with their events. */
 export function loadWebhook(id: string, limit: number): Query<LoadedWebhook> {
@@ -66,7 +38,7 @@ export function loadWebhook(id: string, limit: number): Query<LoadedWebhook> {
     name: "webhook-load",
     tables: ["webhooks", "deliveries", "outbox"],
     async run(sql) {
-      const [webhooks, deliveries] = await Promise.all([
+      const [settings, pending] = await Promise.all([
         sql<WebhookRow[]>`SELECT * FROM webhooks WHERE id = ${id}`,
         sql<DeliveryRow[]>`
           SELECT d.outbox_id, d.attempt_count, d.event_id, o.type, o.data, o.created_at,
@@ -74,7 +46,7 @@ export function loadWebhook(id: string, limit: number): Query<LoadedWebhook> {
           FROM deliveries d JOIN outbox o ON o.id = d.outbox_id
           WHERE d.webhook_id = ${id} AND d.status = 'pending' ORDER BY d.sequence LIMIT ${limit}`,
       ]);
-      const [row] = webhooks;
+      const [row] = settings;
       return {
         setting: row && {
           organizationId: row.organization_id,
@@ -83,22 +55,17 @@ export function loadWebhook(id: string, limit: number): Query<LoadedWebhook> {
           version: row.version,
           sealed: sealedSecrets(row),
         },
-        pending: deliveries.map(loadedDelivery),
-        headDueInMs: deliveries[0]?.due_in_ms ?? 0,
+        pending: pending.map(loadedDelivery),
+        headDueInMs: pending[0]?.due_in_ms ?? 0,
       };
     },
   };
 }
 
-interface DeliveryRow {
-  readonly outbox_id: bigint;
-  readonly attempt_count: number;
-  readonly event_id: string;
-  readonly type: string;
-  readonly data: Record<string, unknown>;
-  readonly created_at: Date;
-  readonly due_in_ms: number | null;
-}
+type DeliveryRow = Pick<RowOf<typeof deliveries>, "outbox_id" | "attempt_count" | "event_id"> &
+  Pick<RowOf<typeof outbox>, "type" | "data" | "created_at"> & {
+    readonly due_in_ms: number | null;
+  };
 
 function loadedDelivery(row: DeliveryRow): LoadedDelivery {
   return {
@@ -126,11 +93,10 @@ export function listWebhooks(
   });
 }
 
-export interface SealedSecrets {
-  readonly secret: Uint8Array;
-  readonly previousSecret: Uint8Array | null;
-  readonly previousSecretUntilMs: number | null;
-}
+export type SealedSecrets = Pick<
+  RecordOf<typeof webhooks>,
+  "secret" | "previousSecret" | "previousSecretUntilMs"
+>;
 
 export interface FoundWebhook {
   readonly record: WebhookRecord;
@@ -163,13 +129,13 @@ function sealedSecrets(row: WebhookRow): SealedSecrets {
   };
 }
 
-interface DueWebhook {
+interface WebhookName {
   readonly id: string;
   readonly organizationId: string;
 }
 
 interface DueWebhooks {
-  readonly webhooks: readonly DueWebhook[];
+  readonly webhooks: readonly WebhookName[];
   /**
    * The organization after which the next look-up begins. Undefined if all organizations after `after` were read.
    */
@@ -218,7 +184,7 @@ export async function findDueWebhooks(sql: Database, look: DueLook): Promise<Due
 export async function findDueAmong(
   sql: Database,
   ids: readonly string[],
-): Promise<(DueWebhook & { readonly owner: string | null })[]> {
+): Promise<(WebhookName & { readonly owner: string | null })[]> {
   const rows = await sql<{ webhook_id: string; organization_id: string; owner: string | null }[]>`
     SELECT q.webhook_id, q.organization_id, i.id AS owner FROM webhook_queues q
     LEFT JOIN actor_leases l ON l.kind = 'webhook' AND l.id = q.webhook_id
@@ -290,11 +256,6 @@ export function insertWebhook(
     await recordChange(transaction, "subscriptions", webhook.organizationId);
     return webhookRecord(row);
   });
-}
-
-interface WebhookName {
-  readonly id: string;
-  readonly organizationId: string;
 }
 
 /** Changes the given settings. Returns undefined if the organization has no such webhook. */

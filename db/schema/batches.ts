@@ -14,7 +14,7 @@ import type { BatchEnd, BatchFault, BatchStatus } from "../../src/lib/batch.ts";
 import { organizations } from "./organizations.ts";
 
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
-const time = (name: string) => timestamp(name, { withTimezone: true });
+const time = <Name extends string>(name: Name) => timestamp(name, { withTimezone: true });
 
 /**
  * Batches of requests. Their ids sort by creation time. States: see `src/jobs/batches/batch-owner.ts`.
@@ -102,7 +102,8 @@ export const providerBatches = pgTable(
     kind: text("kind").notNull(),
     /** Prices of its lines when they were submitted. */
     terms: text("terms").notNull(),
-    state: text("state").notNull(),
+    state: text("state").$type<"filling" | "ordered" | "running" | "read" | "lost">().notNull(),
+    /** Number of requests in the batch when it was ordered. */
     requests: integer("requests").notNull(),
     /** Id of the batch at the provider. */
     providerBatch: text("provider_batch"),

@@ -13,8 +13,7 @@ export const subjectBudgets = pgTable(
     organizationId: text("organization_id")
       .notNull()
       .references(() => organizations.id),
-    /** `user` or `tag`. */
-    subjectType: text("subject_type").notNull(),
+    subjectType: text("subject_type").$type<"user" | "tag">().notNull(),
     subjectValue: text("subject_value").notNull(),
     /** Nano-USD per UTC day. Null: no limit. */
     dailyBudgetNano: bigint("daily_budget_nano", { mode: "bigint" }),

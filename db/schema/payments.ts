@@ -88,8 +88,7 @@ export const paymentIntents = pgTable(
     idempotencyKey: text("idempotency_key"),
     /** SHA-256 of the order, hex. */
     bodyHash: text("body_hash"),
-    /** `topup` or `auto_replenish`. */
-    purpose: text("purpose").notNull(),
+    purpose: text("purpose").$type<"topup" | "auto_replenish">().notNull(),
     amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
     /** Description of the transaction. */
     description: text("description").notNull(),
@@ -100,7 +99,10 @@ export const paymentIntents = pgTable(
     /** Id of the method at the processor. */
     method: text("method").notNull(),
     returnUrl: text("return_url"),
-    state: text("state").notNull().default("pending"),
+    state: text("state")
+      .$type<"pending" | "requires_action" | "succeeded" | "failed">()
+      .notNull()
+      .default("pending"),
     /** Id of the payment at the processor. */
     reference: text("reference"),
     errorReason: text("error_reason"),
@@ -150,7 +152,10 @@ export const paymentRefunds = pgTable(
     /** Requested amount. Null: all that is left. */
     requestedNano: bigint("asked_nano", { mode: "bigint" }),
     amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
-    state: text("state").notNull().default("ordered"),
+    state: text("state")
+      .$type<"ordered" | "pending" | "succeeded" | "failed">()
+      .notNull()
+      .default("ordered"),
     /** The adjustment that took it from the balance. */
     transactionId: text("transaction_id"),
     /** The adjustment that put it back. */
@@ -180,11 +185,10 @@ export const paymentReversals = pgTable(
     id: text("id").primaryKey(),
     organizationId: organizationId(),
     intentId: intentId(),
-    /** `dispute` or `refund`. */
-    kind: text("kind").notNull(),
+    kind: text("kind").$type<"dispute" | "refund">().notNull(),
     amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
     /** `open`, then `lost` or `returned`. A returned one no longer affects the balance. */
-    state: text("state").notNull(),
+    state: text("state").$type<"open" | "lost" | "returned">().notNull(),
     createdAt: createdAt(),
     /**
      * False while the balance differs from the final amount: more has to be taken from it or put back.

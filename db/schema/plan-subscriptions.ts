@@ -24,7 +24,10 @@ export const planSubscriptions = pgTable(
     reference: text("reference"),
     customer: text("customer"),
     method: text("method").notNull(),
-    state: text("state").notNull().default("pending"),
+    state: text("state")
+      .$type<"pending" | "open" | "active" | "unpaid" | "ending" | "ended">()
+      .notNull()
+      .default("pending"),
     /** The processor's page of the last invoice, on which an open one can be paid. */
     invoiceUrl: text("invoice_url"),
     periodStart: timestamp("period_start", { withTimezone: true }),

@@ -40,10 +40,14 @@ export const cachedAnswers = pgTable(
     /** The model that served it. */
     model: text("model").notNull(),
     provider: text("provider").notNull(),
+    /** Original charge of the answer, in nano-USD. */
     costNano: bigint("cost_nano", { mode: "bigint" }).notNull(),
-    usage: jsonb("usage").notNull(),
+    usage: jsonb("usage").$type<Readonly<Record<string, unknown>>>().notNull(),
     /** Headers that describe the original request. */
-    headers: jsonb("headers").notNull().default(sql`'{}'::jsonb`),
+    headers: jsonb("headers")
+      .$type<Readonly<Record<string, string>>>()
+      .notNull()
+      .default(sql`'{}'::jsonb`),
     /** Size of the sealed answer. */
     bytes: integer("bytes").notNull(),
     /** The answer, sealed with the master key. */

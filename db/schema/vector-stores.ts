@@ -13,13 +13,14 @@ import {
   timestamp,
   uniqueIndex,
 } from "drizzle-orm/pg-core";
+import type { Attributes, IndexingError, StoreFileStatus } from "../../src/lib/vector-store.ts";
 import { organizations } from "./organizations.ts";
 
 const tsvector = customType<{ data: string }>({ dataType: () => "tsvector" });
 const varbit = customType<{ data: string }>({ dataType: () => "varbit" });
 const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
-const time = (name: string) => timestamp(name, { withTimezone: true });
+const time = <Name extends string>(name: Name) => timestamp(name, { withTimezone: true });
 
 /** Vector stores of organizations. Their ids sort by creation time. */
 export const vectorStores = pgTable(
@@ -35,7 +36,7 @@ export const vectorStores = pgTable(
       .references(() => organizations.id),
     name: text("name"),
     description: text("description"),
-    metadata: jsonb("metadata"),
+    metadata: jsonb("metadata").$type<Readonly<Record<string, string>>>(),
     /** Null: stored until it is deleted. */
     expiresAfterDays: integer("expires_after_days"),
     createdAt: time("created_at").notNull(),
@@ -71,12 +72,13 @@ export const vectorStoreFiles = pgTable(
     keyId: text("key_id"),
     /** The model that embeds its chunks. Null: only their words are searched. */
     embeddingModel: text("embedding_model"),
-    status: text("status").notNull(),
-    errorCode: text("error_code"),
+    status: text("status").$type<StoreFileStatus | "removed">().notNull(),
+    errorCode: text("error_code").$type<IndexingError["code"]>(),
     errorMessage: text("error_message"),
-    attributes: jsonb("attributes").notNull(),
+    attributes: jsonb("attributes").$type<Attributes>().notNull(),
     maxChunkTokens: integer("max_chunk_tokens").notNull(),
     overlapTokens: integer("overlap_tokens").notNull(),
+    /** 0 until all are written. */
     chunks: integer("chunks").notNull().default(0),
     usageBytes: bigint("usage_bytes", { mode: "number" }).notNull().default(0),
     /** Time at which its owner has work. Null: never. */
