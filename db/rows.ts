@@ -14,11 +14,14 @@ type DriverValue<C extends Column> =
 
 /** A row of a table as the driver returns it: its members have the names of the columns in the database. */
 export type RowOf<T extends Table> = {
-  readonly [Key in keyof Columns<T> as Columns<T>[Key]["_"]["name"]]: Nullable<
+  readonly [Key in keyof Columns<T> as ColumnName<Columns<T>[Key]>]: Nullable<
     Columns<T>[Key],
     DriverValue<Columns<T>[Key]>
   >;
 };
+
+/** The name of a column. A schema that lost it (`string`) has no members here, so that the compiler finds it. */
+type ColumnName<C extends Column> = string extends C["_"]["name"] ? never : C["_"]["name"];
 
 type TimeKey<T extends Table, Key extends keyof Columns<T>> =
   IsTime<Columns<T>[Key]> extends true ? `${Key & string}Ms` : Key;

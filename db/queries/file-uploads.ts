@@ -1,12 +1,19 @@
 import type { FilePurpose, StoredContent } from "../../src/lib/file-record.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
+import type { RowOf } from "../rows.ts";
+import type { fileUploads } from "../schema/files.ts";
 import { queueRemovals, releaseReservations } from "./files.ts";
 
 /*
  * Every transaction locks an upload's row before its organization's usage, and usages in the order of their ids, so
  * that transactions cannot deadlock.
  */
+
+type UploadRow = Pick<
+  RowOf<typeof fileUploads>,
+  "storage_key" | "organization_id" | "reserved_bytes"
+>;
 
 export interface QuotaTerms {
   readonly plan: string;
@@ -91,12 +98,6 @@ async function giveReservationBack(sql: DatabaseTransaction, upload: UploadRow):
   await sql`UPDATE file_uploads SET reserved_bytes = 0 WHERE storage_key = ${upload.storage_key}`;
   await releaseReservations(sql, [upload]);
   return "full";
-}
-
-interface UploadRow {
-  readonly storage_key: string;
-  readonly organization_id: string;
-  readonly reserved_bytes: bigint;
 }
 
 export interface NewFile {

@@ -1,40 +1,12 @@
-import type { FilePurpose, FileRecord, FileStatus } from "../../src/lib/file-record.ts";
+import type { FileRecord, FileStatus } from "../../src/lib/file-record.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { files } from "../schema/files.ts";
 import { mayRemoveFiles } from "./file-backups.ts";
 import type { NewFile } from "./file-uploads.ts";
 import { removeStoreFiles } from "./vector-store-files.ts";
 
-interface FileRow {
-  readonly id: string;
-  readonly organization_id: string;
-  readonly filename: string;
-  readonly purpose: string;
-  readonly content_type: string;
-  readonly bytes: bigint;
-  readonly sha256: string | null;
-  readonly status: string;
-  readonly status_details: string | null;
-  readonly storage_key: string | null;
-  readonly created_at: Date;
-  readonly expires_at: Date | null;
-}
-
-function fileRecord(row: FileRow): FileRecord {
-  return {
-    id: row.id,
-    organizationId: row.organization_id,
-    filename: row.filename,
-    purpose: row.purpose as FilePurpose,
-    contentType: row.content_type,
-    bytes: Number(row.bytes),
-    sha256: row.sha256,
-    status: row.status as FileStatus,
-    statusDetails: row.status_details,
-    storageKey: row.storage_key,
-    createdAtMs: row.created_at.getTime(),
-    expiresAtMs: row.expires_at?.getTime() ?? null,
-  };
-}
+const fileRecord = recordReader(files);
 
 /**
  * Finds a file of an organization. An expired file is not found, whether it is removed already or not.
@@ -44,7 +16,7 @@ export async function findFile(
   organizationId: string,
   fileId: string,
 ): Promise<FileRecord | undefined> {
-  const [row] = await sql<FileRow[]>`
+  const [row] = await sql<RowOf<typeof files>[]>`
     SELECT * FROM files WHERE id = ${fileId} AND organization_id = ${organizationId}
       AND (expires_at IS NULL OR expires_at > clock_timestamp())`;
   return row && fileRecord(row);
@@ -52,7 +24,7 @@ export async function findFile(
 
 /** Finds a file whose id a signature confirms: its holder needs no organization. */
 export async function findFileById(sql: Database, fileId: string): Promise<FileRecord | undefined> {
-  const [row] = await sql<FileRow[]>`
+  const [row] = await sql<RowOf<typeof files>[]>`
     SELECT * FROM files WHERE id = ${fileId}
       AND (expires_at IS NULL OR expires_at > clock_timestamp())`;
   return row && fileRecord(row);
@@ -82,7 +54,7 @@ export async function listFiles(
         ? sql`AND id COLLATE "C" > ${listing.after}`
         : sql`AND id COLLATE "C" < ${listing.after}`;
   const purpose = listing.purpose === undefined ? sql`` : sql`AND purpose = ${listing.purpose}`;
-  const rows = await sql<FileRow[]>`
+  const rows = await sql<RowOf<typeof files>[]>`
     SELECT * FROM files WHERE organization_id = ${organizationId} ${cursor} ${purpose}
       AND (expires_at IS NULL OR expires_at > clock_timestamp())
     ORDER BY id COLLATE "C" ${isAscending ? sql`ASC` : sql`DESC`} LIMIT ${limit + 1}`;

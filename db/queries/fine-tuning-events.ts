@@ -1,5 +1,7 @@
 import type { NewJobEvent } from "../../src/lib/fine-tuning-job.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { fineTuningEvents } from "../schema/fine-tuning.ts";
 
 /**
  * Largest number of a provider's events per job. Further ones are dropped. The gateway's own few events are added to
@@ -13,14 +15,10 @@ export interface JobEvent extends NewJobEvent {
   readonly createdAtMs: number;
 }
 
-interface EventRow {
-  readonly id: string;
-  readonly sequence: number;
-  readonly level: JobEvent["level"];
-  readonly message: string;
-  readonly type: JobEvent["type"];
-  readonly data: Record<string, unknown>;
-  readonly created_at: Date;
+const storedEvent = recordReader(fineTuningEvents, "jobId");
+
+function jobEvent(row: RowOf<typeof fineTuningEvents>): JobEvent {
+  return { ...storedEvent(row), providerEvent: null };
 }
 
 /**
@@ -87,7 +85,7 @@ export async function eventsAfter(
   after: number,
   limit: number,
 ): Promise<JobEvent[]> {
-  const rows = await sql<EventRow[]>`SELECT * FROM fine_tuning_events
+  const rows = await sql<RowOf<typeof fineTuningEvents>[]>`SELECT * FROM fine_tuning_events
     WHERE job_id = ${jobId} AND sequence > ${after} ORDER BY sequence LIMIT ${limit}`;
   return rows.map(jobEvent);
 }
@@ -99,20 +97,7 @@ export async function eventsBefore(
   before: number,
   limit: number,
 ): Promise<JobEvent[]> {
-  const rows = await sql<EventRow[]>`SELECT * FROM fine_tuning_events
+  const rows = await sql<RowOf<typeof fineTuningEvents>[]>`SELECT * FROM fine_tuning_events
     WHERE job_id = ${jobId} AND sequence < ${before} ORDER BY sequence DESC LIMIT ${limit}`;
   return rows.map(jobEvent);
-}
-
-function jobEvent(row: EventRow): JobEvent {
-  return {
-    id: row.id,
-    sequence: row.sequence,
-    level: row.level,
-    message: row.message,
-    type: row.type,
-    data: row.data,
-    providerEvent: null,
-    createdAtMs: row.created_at.getTime(),
-  };
 }

@@ -1,15 +1,14 @@
 import {
-  type Hyperparameters,
   isFinal,
-  type JobError,
   type JobOrder,
   type JobRecord,
-  type JobStatus,
   type NewJobEvent,
 } from "../../src/lib/fine-tuning-job.ts";
 import { timeOfId } from "../../src/lib/ids.ts";
 import type { Database, DatabaseTransaction, Query } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
+import { type RowOf, recordReader } from "../rows.ts";
+import { fineTuningJobs } from "../schema/fine-tuning.ts";
 import { recordChange } from "./changes.ts";
 import type { NewFile } from "./file-uploads.ts";
 import { announceFile, insertFileUse } from "./files.ts";
@@ -17,84 +16,9 @@ import { insertJobEvents } from "./fine-tuning-events.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 import { insertTunedModel, type NewTunedModel } from "./tuned-models.ts";
 
-/** A row of fine_tuning_jobs as the driver returns it. */
-interface JobRow {
-  readonly id: string;
-  readonly request_id: string;
-  readonly organization_id: string;
-  readonly key_id: string;
-  readonly base_model: string;
-  readonly provider_id: string;
-  readonly provider_base_model: string;
-  readonly training_file: string;
-  readonly validation_file: string | null;
-  readonly suffix: string | null;
-  readonly seed: number;
-  readonly hyperparameters: Hyperparameters;
-  readonly metadata: Record<string, string> | null;
-  readonly token_femto: bigint;
-  readonly fee_basis_points: number;
-  readonly hold_nano: bigint;
-  readonly status: JobStatus;
-  readonly error: JobError | null;
-  readonly fine_tuned_model: string | null;
-  readonly file_tokens: bigint | null;
-  readonly trained_tokens: bigint | null;
-  readonly provider_file: string | null;
-  readonly provider_validation_file: string | null;
-  readonly provider_job: string | null;
-  readonly create_tries: number;
-  readonly troubles: number;
-  readonly useless_answers: number;
-  readonly is_cleaned_up: boolean;
-  readonly result_file: string | null;
-  readonly event_count: number;
-  readonly version: bigint;
-  readonly created_at: Date;
-  readonly running_since: Date | null;
-  readonly estimated_finish: Date | null;
-  readonly finished_at: Date | null;
-}
+const jobRecord = recordReader(fineTuningJobs, "dueAt");
 
-function jobRecord(row: JobRow): JobRecord {
-  return {
-    id: row.id,
-    requestId: row.request_id,
-    organizationId: row.organization_id,
-    keyId: row.key_id,
-    baseModel: row.base_model,
-    providerId: row.provider_id,
-    providerBaseModel: row.provider_base_model,
-    trainingFile: row.training_file,
-    validationFile: row.validation_file,
-    suffix: row.suffix,
-    seed: row.seed,
-    hyperparameters: row.hyperparameters,
-    metadata: row.metadata,
-    tokenFemto: row.token_femto,
-    feeBasisPoints: row.fee_basis_points,
-    holdNano: row.hold_nano,
-    status: row.status,
-    error: row.error,
-    fineTunedModel: row.fine_tuned_model,
-    fileTokens: row.file_tokens === null ? null : Number(row.file_tokens),
-    trainedTokens: row.trained_tokens === null ? null : Number(row.trained_tokens),
-    providerFile: row.provider_file,
-    providerValidationFile: row.provider_validation_file,
-    providerJob: row.provider_job,
-    createTries: row.create_tries,
-    failedCalls: row.troubles,
-    uselessAnswers: row.useless_answers,
-    isCleanedUp: row.is_cleaned_up,
-    resultFile: row.result_file,
-    eventCount: row.event_count,
-    version: row.version,
-    createdAtMs: row.created_at.getTime(),
-    runningSinceMs: row.running_since?.getTime() ?? null,
-    estimatedFinishMs: row.estimated_finish?.getTime() ?? null,
-    finishedAtMs: row.finished_at?.getTime() ?? null,
-  };
-}
+/** A row of fine_tuning_jobs as the driver returns it. */
 
 export const FINE_TUNING_JOB = "fine-tuning-job";
 
@@ -104,7 +28,9 @@ export function loadJob(id: string): Query<JobRecord | undefined> {
     name: "fine-tuning-job-load",
     tables: ["fine_tuning_jobs"],
     async run(sql) {
-      const [row] = await sql<JobRow[]>`SELECT * FROM fine_tuning_jobs WHERE id = ${id}`;
+      const [row] = await sql<
+        RowOf<typeof fineTuningJobs>[]
+      >`SELECT * FROM fine_tuning_jobs WHERE id = ${id}`;
       return row && jobRecord(row);
     },
   };
@@ -116,7 +42,7 @@ export async function findJob(
   organizationId: string,
   id: string,
 ): Promise<JobRecord | undefined> {
-  const [row] = await sql<JobRow[]>`
+  const [row] = await sql<RowOf<typeof fineTuningJobs>[]>`
     SELECT * FROM fine_tuning_jobs WHERE id = ${id} AND organization_id = ${organizationId}`;
   return row && jobRecord(row);
 }
@@ -137,7 +63,7 @@ export async function listJobs(
   if (after !== undefined && (await findJob(sql, organizationId, after)) === undefined) {
     return undefined;
   }
-  const rows = await sql<JobRow[]>`
+  const rows = await sql<RowOf<typeof fineTuningJobs>[]>`
     SELECT * FROM fine_tuning_jobs WHERE organization_id = ${organizationId}
     ${
       after === undefined
@@ -239,7 +165,7 @@ export function insertJobEffect(
     events: [],
     async run(sql) {
       await assertRoom(sql, order.organizationId, mostRunning);
-      const [row] = await sql<[JobRow]>`INSERT INTO fine_tuning_jobs ${sql({
+      const [row] = await sql<[RowOf<typeof fineTuningJobs>]>`INSERT INTO fine_tuning_jobs ${sql({
         id: order.id,
         request_id: order.requestId,
         organization_id: order.organizationId,

@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import { bigint, index, integer, pgTable, primaryKey, text, timestamp } from "drizzle-orm/pg-core";
+import type { FilePurpose, FileStatus } from "../../src/lib/file-record.ts";
 import { organizations } from "./organizations.ts";
 
 /** Files of organizations. Their ids sort by creation time. */
@@ -11,13 +12,12 @@ export const files = pgTable(
       .notNull()
       .references(() => organizations.id),
     filename: text("filename").notNull(),
-    purpose: text("purpose").notNull(),
+    purpose: text("purpose").$type<FilePurpose>().notNull(),
     contentType: text("content_type").notNull(),
     bytes: bigint("bytes", { mode: "number" }).notNull(),
     /** SHA-256 of the content, hex. Null while there is none. */
     sha256: text("sha256"),
-    /** `uploaded`, `processed` or `error`. */
-    status: text("status").notNull(),
+    status: text("status").$type<FileStatus>().notNull(),
     statusDetails: text("status_details"),
     /** Key of the bytes in the storage. Null while there are none. */
     storageKey: text("storage_key"),

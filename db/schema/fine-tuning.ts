@@ -11,6 +11,12 @@ import {
   timestamp,
   uniqueIndex,
 } from "drizzle-orm/pg-core";
+import type {
+  Hyperparameters,
+  JobError,
+  JobStatus,
+  NewJobEvent,
+} from "../../src/lib/fine-tuning-job.ts";
 import { organizations } from "./organizations.ts";
 
 /** Fine-tuning jobs. States and permitted changes: actors/fine-tuning-job/state.ts. */
@@ -33,15 +39,15 @@ export const fineTuningJobs = pgTable(
     validationFile: text("validation_file"),
     suffix: text("suffix"),
     seed: integer("seed").notNull(),
-    hyperparameters: jsonb("hyperparameters").notNull(),
-    metadata: jsonb("metadata"),
+    hyperparameters: jsonb("hyperparameters").$type<Hyperparameters>().notNull(),
+    metadata: jsonb("metadata").$type<Readonly<Record<string, string>>>(),
     /** Price of a trained token in femto-USD, fixed when the job was admitted. */
     tokenFemto: bigint("token_femto", { mode: "bigint" }).notNull(),
     feeBasisPoints: integer("fee_basis_points").notNull(),
     holdNano: bigint("hold_nano", { mode: "bigint" }).notNull(),
-    status: text("status").notNull().default("queued"),
-    /** {code, message, param} of a failed job. */
-    error: jsonb("error"),
+    status: text("status").$type<JobStatus>().notNull().default("queued"),
+    /** Null if the job has not failed. */
+    error: jsonb("error").$type<JobError>(),
     fineTunedModel: text("fine_tuned_model"),
     /** Tokens of the training file, counted by the gateway. Null before it was checked. */
     fileTokens: bigint("file_tokens", { mode: "number" }),
@@ -57,7 +63,7 @@ export const fineTuningJobs = pgTable(
     /**
      * Number of consecutive failed calls of the provider. The delays between calls grow with it.
      */
-    troubles: integer("troubles").notNull().default(0),
+    failedCalls: integer("troubles").notNull().default(0),
     /** Number of these calls whose answers were invalid, or did not know the job. */
     uselessAnswers: integer("useless_answers").notNull().default(0),
     /** True if the job has ended and its data at the provider is removed. */
@@ -89,10 +95,10 @@ export const fineTuningEvents = pgTable(
     jobId: text("job_id").notNull(),
     sequence: integer("sequence").notNull(),
     id: text("id").notNull(),
-    level: text("level").notNull(),
+    level: text("level").$type<NewJobEvent["level"]>().notNull(),
     message: text("message").notNull(),
-    type: text("type").notNull(),
-    data: jsonb("data").notNull(),
+    type: text("type").$type<NewJobEvent["type"]>().notNull(),
+    data: jsonb("data").$type<Readonly<Record<string, unknown>>>().notNull(),
     /** Id of an event that the provider reported: it is emitted once. */
     providerEvent: text("provider_event"),
     createdAt: timestamp("created_at", { withTimezone: true })

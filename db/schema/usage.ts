@@ -39,7 +39,7 @@ export const usageCursors = pgTable(
 );
 
 const figures = () => {
-  const sum = (name: string) => bigint(name, { mode: "bigint" }).notNull();
+  const sum = <Name extends string>(name: Name) => bigint(name, { mode: "bigint" }).notNull();
   return {
     requests: sum("requests"),
     /** Requests that ended with a status of 400 or above. */
