@@ -284,15 +284,15 @@ export class DashboardSessions implements Sessions {
 
 /** Returns a key record for the checks of a management key. It has no row, so it cannot sign in. */
 function keyOfSubject(id: string, name: string, organizationId: string): ApiKeyRecord {
-  const key = {
+  return {
+    ...INITIAL_SETTINGS,
     id,
     organizationId,
     kind: "management",
     name,
     keyPrefix: "",
     createdAtMs: 0,
-  } as const;
-  return { ...INITIAL_SETTINGS, ...key };
+  };
 }
 
 export function csrfTokenOf(token: string): string {
