@@ -9,7 +9,8 @@ import {
 import {
   type ApiKeyRecord,
   type ApiKeySettings,
-  SETTING_FIELDS,
+  KEY_SETTINGS,
+  type SettingName,
 } from "../../src/lib/api-key-record.ts";
 import type { Author } from "../../src/lib/author.ts";
 import { budgetExhausted } from "../../src/lib/events/budget-exhausted.ts";
@@ -178,7 +179,7 @@ export const apiKeyActor = defineActor({
 });
 
 function fieldsOf(changed: Partial<ApiKeySettings>): string[] {
-  return Object.keys(changed).map((setting) => SETTING_FIELDS[setting as keyof ApiKeySettings]);
+  return Object.keys(changed).map((name) => KEY_SETTINGS[name as SettingName].field);
 }
 
 export type ApiKeyActors = ActorRegistry<ApiKeyState, (typeof apiKeyActor)["verbs"]>;

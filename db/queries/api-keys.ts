@@ -3,52 +3,44 @@ import {
   type ApiKeySettings,
   holdsScope,
   type KeyKind,
+  SETTING_ROWS,
+  type SettingColumn,
 } from "../../src/lib/api-key-record.ts";
 import { SharedTexts } from "../../src/lib/shared-texts.ts";
 import { type Database, type DatabaseTransaction, inOneSnapshot, type Query } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
+import type { apiKeys } from "../schema/organizations.ts";
 import { recordChange } from "./changes.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
-/** A row of api_keys as the driver returns it. */
-export interface KeyRow {
-  readonly id: string;
-  readonly organization_id: string;
-  readonly kind: string;
-  readonly name: string;
-  readonly key_prefix: string;
-  readonly scopes: string[];
-  readonly rate_limit_rpm: number | null;
-  readonly rate_limit_tpm: number | null;
-  readonly daily_budget_nano: bigint | null;
-  readonly monthly_budget_nano: bigint | null;
-  readonly budget_includes_byok: boolean;
-  readonly allowed_models: string[] | null;
-  readonly expires_at: Date | null;
-  readonly is_active: boolean;
-  readonly created_at: Date;
-}
+type Columns = (typeof apiKeys)["_"]["columns"];
+type Row = {
+  readonly [Member in keyof Columns as Columns[Member]["_"]["name"]]: (typeof apiKeys.$inferSelect)[Member];
+};
+/** The columns of api_keys that make a record, as the driver returns them. */
+export type KeyRow = Pick<
+  Row,
+  SettingColumn | "id" | "organization_id" | "kind" | "key_prefix" | "created_at"
+>;
 
 const shared = new SharedTexts();
 
 export function keyRecord(row: KeyRow): ApiKeyRecord {
+  const settings: Record<string, unknown> = {};
+  for (const { name, column } of SETTING_ROWS) settings[name] = settingValue(row[column]);
   return {
     id: row.id,
     organizationId: shared.text(row.organization_id),
     kind: shared.text(row.kind as KeyKind),
-    name: row.name,
     keyPrefix: row.key_prefix,
-    scopes: shared.list(row.scopes),
-    rateLimitRpm: row.rate_limit_rpm,
-    rateLimitTpm: row.rate_limit_tpm,
-    dailyBudgetNano: row.daily_budget_nano,
-    monthlyBudgetNano: row.monthly_budget_nano,
-    budgetIncludesByok: row.budget_includes_byok,
-    allowedModels: row.allowed_models && shared.list(row.allowed_models),
-    expiresAtMs: row.expires_at?.getTime() ?? null,
-    isActive: row.is_active,
     createdAtMs: row.created_at.getTime(),
+    ...(settings as unknown as ApiKeySettings),
   };
+}
+
+function settingValue(value: KeyRow[SettingColumn]) {
+  if (value instanceof Date) return value.getTime();
+  return Array.isArray(value) ? shared.list(value) : value;
 }
 
 /**
@@ -388,22 +380,10 @@ export interface NewPeriod {
 
 function settingColumns(settings: Partial<ApiKeySettings>): Record<string, never> {
   const columns: Record<string, unknown> = {};
-  if (settings.name !== undefined) columns.name = settings.name;
-  if (settings.scopes !== undefined) columns.scopes = [...settings.scopes];
-  if (settings.rateLimitRpm !== undefined) columns.rate_limit_rpm = settings.rateLimitRpm;
-  if (settings.rateLimitTpm !== undefined) columns.rate_limit_tpm = settings.rateLimitTpm;
-  if (settings.dailyBudgetNano !== undefined) columns.daily_budget_nano = settings.dailyBudgetNano;
-  if (settings.monthlyBudgetNano !== undefined)
-    columns.monthly_budget_nano = settings.monthlyBudgetNano;
-  if (settings.budgetIncludesByok !== undefined) {
-    columns.budget_includes_byok = settings.budgetIncludesByok;
+  for (const { name, column, kind } of SETTING_ROWS) {
+    const value = settings[name];
+    if (value === undefined) continue;
+    columns[column] = kind === "time" && value !== null ? new Date(value as number) : value;
   }
-  if (settings.allowedModels !== undefined) {
-    columns.allowed_models = settings.allowedModels === null ? null : [...settings.allowedModels];
-  }
-  if (settings.expiresAtMs !== undefined) {
-    columns.expires_at = settings.expiresAtMs === null ? null : new Date(settings.expiresAtMs);
-  }
-  if (settings.isActive !== undefined) columns.is_active = settings.isActive;
   return columns as Record<string, never>;
 }

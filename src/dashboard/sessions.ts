@@ -27,7 +27,7 @@ import {
 import { identityOf, type SessionCaller, type Sessions } from "../http/pipeline.ts";
 import type { RequestContext, SessionAccess } from "../http/route.ts";
 import { parseApiKey } from "../lib/api-key-format.ts";
-import { ALL_SCOPES, type ApiKeyRecord } from "../lib/api-key-record.ts";
+import { type ApiKeyRecord, INITIAL_SETTINGS } from "../lib/api-key-record.ts";
 import type { Author, Origin } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
@@ -285,10 +285,13 @@ export class DashboardSessions implements Sessions {
 /** Returns a key record for the checks of a management key. It has no row, so it cannot sign in. */
 function keyOfSubject(id: string, name: string, organizationId: string): ApiKeyRecord {
   return {
-    ...{ id, organizationId, kind: "management", name, keyPrefix: "", createdAtMs: 0 },
-    ...{ scopes: ALL_SCOPES, allowedModels: null, isActive: true, expiresAtMs: null },
-    ...{ rateLimitRpm: null, rateLimitTpm: null, dailyBudgetNano: null, monthlyBudgetNano: null },
-    budgetIncludesByok: false,
+    ...INITIAL_SETTINGS,
+    id,
+    organizationId,
+    kind: "management",
+    name,
+    keyPrefix: "",
+    createdAtMs: 0,
   };
 }
 

@@ -35,40 +35,160 @@ export const ALL_SCOPES: readonly string[] = [...SCOPES, EVERY_SCOPE];
 export type Scope = (typeof SCOPES)[number];
 export type KeyKind = "secret" | "management";
 
-/** A row of the table of API keys. Money is in nano-USD, times are in milliseconds since the epoch. */
-export interface ApiKeyRecord {
+/** The kinds of values that settings have: in the record, and in the API. */
+export interface SettingKinds {
+  text: { stored: string; wire: string };
+  scopes: { stored: readonly string[]; wire: readonly string[] };
+  /** A number per minute, from 1 to MAX_RATE_LIMIT. */
+  rate: { stored: number; wire: number };
+  /** nano-USD in the record, USD in the API. */
+  amount: { stored: bigint; wire: number };
+  flag: { stored: boolean; wire: boolean };
+  models: { stored: readonly string[]; wire: readonly string[] };
+  /** Milliseconds since the epoch in the record, ISO 8601 in the API. */
+  time: { stored: number; wire: string };
+}
+
+interface KeySetting {
+  /** Name in the API. */
+  readonly field: string;
+  /** Column of api_keys, if its name is not that of the field. */
+  readonly column?: string;
+  readonly kind: keyof SettingKinds;
+  /** Value of a new key for which none is stated. Undefined: it has to be stated. */
+  readonly initial?: unknown;
+  /** Explanation in the API. */
+  readonly description?: string;
+  /** True if a secret key that has it cannot manage other keys. */
+  readonly isRestriction?: boolean;
+  /** True if a management key cannot have it. */
+  readonly isForSecretKeys?: boolean;
+  /** Option of the command line, with its meaning. */
+  readonly option?: readonly [name: string, meaning: string];
+}
+
+const RESTRICTION = { initial: null, isRestriction: true } as const;
+const LIMIT = { ...RESTRICTION, isForSecretKeys: true } as const;
+
+/**
+ * All that the manager of a key can set and change. The columns, the record, the bodies and answers of the API, and the
+ * options of the command line follow from these rows.
+ */
+export const KEY_SETTINGS = {
+  name: { field: "name", kind: "text" },
+  scopes: {
+    field: "scopes",
+    kind: "scopes",
+    initial: ALL_SCOPES,
+    option: ["scopes", "permissions of the key; default: all"],
+  },
+  rateLimitRpm: {
+    field: "rate_limit_rpm",
+    kind: "rate",
+    ...LIMIT,
+    option: ["rate-limit-rpm", "requests a minute"],
+  },
+  rateLimitTpm: {
+    field: "rate_limit_tpm",
+    kind: "rate",
+    ...LIMIT,
+    option: ["rate-limit-tpm", "tokens a minute"],
+  },
+  dailyBudgetNano: {
+    field: "daily_budget_usd",
+    column: "daily_budget_nano",
+    kind: "amount",
+    ...LIMIT,
+    option: ["daily-budget-usd", "most USD that it may spend in a UTC day"],
+  },
+  monthlyBudgetNano: {
+    field: "monthly_budget_usd",
+    column: "monthly_budget_nano",
+    kind: "amount",
+    ...LIMIT,
+    option: ["monthly-budget-usd", "most USD that it may spend in a UTC month"],
+  },
+  budgetIncludesByok: {
+    field: "budget_includes_byok",
+    kind: "flag",
+    initial: false,
+    isForSecretKeys: true,
+    description:
+      "Budgets also count calls with the organization's provider keys (BYOK), at list prices.",
+    option: [
+      "budget-includes-byok",
+      "true: budgets count calls with the organization's own provider keys too",
+    ],
+  },
+  allowedModels: {
+    field: "allowed_models",
+    kind: "models",
+    ...LIMIT,
+    option: ["models", "the only models it may use"],
+  },
+  expiresAtMs: {
+    field: "expires_at",
+    kind: "time",
+    ...RESTRICTION,
+    description: "ISO 8601.",
+    option: ["expires-at", "expiry, in ISO 8601"],
+  },
+  isActive: { field: "is_active", kind: "flag", initial: true },
+} as const satisfies Readonly<Record<string, KeySetting>>;
+
+type Settings = typeof KEY_SETTINGS;
+export type SettingName = keyof Settings;
+export type SettingField = Settings[SettingName]["field"];
+type ColumnOf<Setting extends Pick<KeySetting, "field">> = Setting extends { column: infer Column }
+  ? Column
+  : Setting["field"];
+export type SettingColumn = { [Name in SettingName]: ColumnOf<Settings[Name]> }[SettingName];
+type OrNull<Setting> = Setting extends { initial: null } ? null : never;
+
+/** The settings as the record of a key has them. */
+export type ApiKeySettings = {
+  readonly [Name in SettingName]:
+    | SettingKinds[Settings[Name]["kind"]]["stored"]
+    | OrNull<Settings[Name]>;
+};
+
+/** The settings as the API has them, by their fields. */
+export type WireSettings = {
+  readonly [Name in SettingName as Settings[Name]["field"]]:
+    | SettingKinds[Settings[Name]["kind"]]["wire"]
+    | OrNull<Settings[Name]>;
+};
+
+/** The settings for a new key. */
+export type StatedSettings = Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">;
+
+export interface SettingRow extends KeySetting {
+  /** Member of the record. */
+  readonly name: SettingName;
+  readonly field: SettingField;
+  readonly column: SettingColumn;
+}
+
+/** The rows of KEY_SETTINGS, in their order. */
+export const SETTING_ROWS = Object.entries(KEY_SETTINGS).map(([name, setting]) => ({
+  name,
+  column: setting.field,
+  ...setting,
+})) as unknown as readonly SettingRow[];
+
+/** The settings of a key for which nothing is stated, without its name. */
+export const INITIAL_SETTINGS = Object.fromEntries(
+  SETTING_ROWS.flatMap(({ name, initial }) => (initial === undefined ? [] : [[name, initial]])),
+) as unknown as Omit<ApiKeySettings, "name">;
+
+/** A key, without its secret. */
+export interface ApiKeyRecord extends ApiKeySettings {
   readonly id: string;
   readonly organizationId: string;
   readonly kind: KeyKind;
-  readonly name: string;
   readonly keyPrefix: string;
-  readonly scopes: readonly string[];
-  readonly rateLimitRpm: number | null;
-  /** Tokens per minute. */
-  readonly rateLimitTpm: number | null;
-  readonly dailyBudgetNano: bigint | null;
-  readonly monthlyBudgetNano: bigint | null;
-  /** True if budgets also count BYOK calls, at list price. */
-  readonly budgetIncludesByok: boolean;
-  readonly allowedModels: readonly string[] | null;
-  readonly expiresAtMs: number | null;
-  readonly isActive: boolean;
+  /** Milliseconds since the epoch. */
   readonly createdAtMs: number;
-}
-
-/** The fields of a key that its manager can set and change. */
-export interface ApiKeySettings {
-  readonly name: string;
-  readonly scopes: readonly string[];
-  readonly rateLimitRpm: number | null;
-  /** Tokens per minute. */
-  readonly rateLimitTpm: number | null;
-  readonly dailyBudgetNano: bigint | null;
-  readonly monthlyBudgetNano: bigint | null;
-  readonly budgetIncludesByok: boolean;
-  readonly allowedModels: readonly string[] | null;
-  readonly expiresAtMs: number | null;
-  readonly isActive: boolean;
 }
 
 export function holdsScope(key: Pick<ApiKeyRecord, "scopes">, scope: string): boolean {
@@ -90,29 +210,9 @@ export function areAllScopes(scopes: readonly string[]): boolean {
   return SCOPES.every((scope) => scopes.includes(scope));
 }
 
+const RESTRICTIONS = SETTING_ROWS.filter(({ isRestriction }) => isRestriction);
+
 /** Returns true for a secret key that has a rate limit, a budget, a model list or an expiry. */
 export function isLimited(key: ApiKeyRecord): boolean {
-  return (
-    key.kind === "secret" &&
-    (key.rateLimitRpm !== null ||
-      key.rateLimitTpm !== null ||
-      key.dailyBudgetNano !== null ||
-      key.monthlyBudgetNano !== null ||
-      key.allowedModels !== null ||
-      key.expiresAtMs !== null)
-  );
+  return key.kind === "secret" && RESTRICTIONS.some(({ name }) => key[name] !== null);
 }
-
-/** The field names of the settings in the API (spec 2.1). */
-export const SETTING_FIELDS: Readonly<Record<keyof ApiKeySettings, string>> = {
-  name: "name",
-  scopes: "scopes",
-  rateLimitRpm: "rate_limit_rpm",
-  rateLimitTpm: "rate_limit_tpm",
-  dailyBudgetNano: "daily_budget_usd",
-  monthlyBudgetNano: "monthly_budget_usd",
-  budgetIncludesByok: "budget_includes_byok",
-  allowedModels: "allowed_models",
-  expiresAtMs: "expires_at",
-  isActive: "is_active",
-};

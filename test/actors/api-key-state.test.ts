@@ -11,27 +11,22 @@ import {
   rollPeriods,
   spenderState,
 } from "../../actors/budget-periods/state.ts";
-import { type ApiKeyRecord, SCOPES } from "../../src/lib/api-key-record.ts";
+import { type ApiKeyRecord, INITIAL_SETTINGS, SCOPES } from "../../src/lib/api-key-record.ts";
 
 const NOON = Date.UTC(2026, 2, 14, 12);
 const DAY_MS = 86_400_000;
 
 function record(over: Partial<ApiKeyRecord> = {}): ApiKeyRecord {
   return {
+    ...INITIAL_SETTINGS,
     id: "key_1",
     organizationId: "org_1",
     kind: "secret",
     name: "One",
     keyPrefix: "gateway_sk_Ab3d",
     scopes: SCOPES,
-    rateLimitRpm: null,
-    rateLimitTpm: null,
     dailyBudgetNano: 1_000n,
     monthlyBudgetNano: 5_000n,
-    budgetIncludesByok: false,
-    allowedModels: null,
-    expiresAtMs: null,
-    isActive: true,
     createdAtMs: 0,
     ...over,
   };

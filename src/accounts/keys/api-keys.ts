@@ -20,9 +20,11 @@ import {
   areAllScopes,
   holdsEveryScope,
   holdsScope,
+  INITIAL_SETTINGS,
   isLimited,
   type KeyKind,
-  SETTING_FIELDS,
+  SETTING_ROWS,
+  type StatedSettings,
 } from "../../lib/api-key-record.ts";
 import type { Author } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";
@@ -64,7 +66,7 @@ export class ApiKeys {
    */
   async create(
     caller: ApiKeyRecord,
-    settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">,
+    settings: StatedSettings,
     author: Author,
   ): Promise<{ record: ApiKeyRecord; secret: string }> {
     const scopes = grantedToNew(caller, settings.scopes);
@@ -195,15 +197,6 @@ async function withGatewayErrors<Result>(change: Promise<Result>): Promise<Resul
   }
 }
 
-const LIMITS_OF_SECRET_KEYS = [
-  "rateLimitRpm",
-  "rateLimitTpm",
-  "dailyBudgetNano",
-  "monthlyBudgetNano",
-  "budgetIncludesByok",
-  "allowedModels",
-] as const satisfies readonly (keyof ApiKeySettings)[];
-
 /**
  * Returns the name of the first limit among the settings that a key of this kind cannot have, or
  * undefined if the settings have none.
@@ -213,8 +206,9 @@ export function limitForSecretKeys(
   settings: Partial<ApiKeySettings>,
 ): string | undefined {
   if (kind === "secret") return undefined;
-  const limit = LIMITS_OF_SECRET_KEYS.find((name) => (settings[name] ?? false) !== false);
-  return limit && SETTING_FIELDS[limit];
+  return SETTING_ROWS.find(
+    ({ name, isForSecretKeys }) => isForSecretKeys && (settings[name] ?? false) !== false,
+  )?.field;
 }
 
 function notFound(): GatewayError {
@@ -314,13 +308,10 @@ interface KeyRequest {
   readonly kind: KeyKind;
   readonly secret: string;
   readonly nowMs: number;
-  readonly settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">;
+  readonly settings: StatedSettings;
 }
 
-/**
- * Returns a key to insert. Limits that are not set are unlimited; without `scopes` the key gets
- * every scope.
- */
+/** Returns a key to insert. Settings that are absent get their initial values. */
 export function newKey({ organizationId, kind, secret, nowMs, settings }: KeyRequest): NewKey {
   return {
     id: newId("key"),
@@ -329,16 +320,8 @@ export function newKey({ organizationId, kind, secret, nowMs, settings }: KeyReq
     keyHash: hashApiKey(secret),
     keyPrefix: keyPrefix(secret),
     createdAtMs: nowMs,
-    name: settings.name,
-    scopes: settings.scopes ?? ALL_SCOPES,
-    rateLimitRpm: settings.rateLimitRpm ?? null,
-    rateLimitTpm: settings.rateLimitTpm ?? null,
-    dailyBudgetNano: settings.dailyBudgetNano ?? null,
-    monthlyBudgetNano: settings.monthlyBudgetNano ?? null,
-    budgetIncludesByok: settings.budgetIncludesByok ?? false,
-    allowedModels: settings.allowedModels ?? null,
-    expiresAtMs: settings.expiresAtMs ?? null,
-    isActive: settings.isActive ?? true,
+    ...INITIAL_SETTINGS,
+    ...settings,
   };
 }
 

@@ -1,4 +1,4 @@
-import { Type } from "typebox";
+import { type TSchema, type TSchemaOptions, Type } from "typebox";
 import type { ListedKey } from "../../../db/queries/api-keys.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import {
@@ -14,7 +14,12 @@ import {
   type ApiKeySettings,
   MAX_RATE_LIMIT,
   SCOPES,
+  SETTING_ROWS,
+  type SettingField,
+  type SettingKinds,
+  type SettingRow,
   scopeNames,
+  type WireSettings,
 } from "../../lib/api-key-record.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
@@ -28,47 +33,59 @@ const MAX_MODEL_CHARACTERS = 256;
 const MAX_BUDGET_USD = 1_000_000_000;
 const MAX_PAGE = 1_000;
 
-const name = Type.String({ minLength: 1, maxLength: MAX_NAME_CHARACTERS });
-const scopes = Type.Array(Type.Enum([...SCOPES]), { minItems: 1, uniqueItems: true });
-const rateLimit = Type.Integer({ minimum: 1, maximum: MAX_RATE_LIMIT });
-export const budgetUsd = Type.Number({ minimum: 0, maximum: MAX_BUDGET_USD });
-const allowedModels = Type.Array(Type.String({ minLength: 1, maxLength: MAX_MODEL_CHARACTERS }), {
-  minItems: 1,
-  maxItems: MAX_ALLOWED_MODELS,
-  uniqueItems: true,
-});
-const time = Type.String({ minLength: 10, maxLength: 64, description: "ISO 8601." });
+const budget = { minimum: 0, maximum: MAX_BUDGET_USD };
+export const budgetUsd = Type.Number(budget);
+const model = Type.String({ minLength: 1, maxLength: MAX_MODEL_CHARACTERS });
 
-const optionalLimits = {
-  rate_limit_rpm: optional(rateLimit),
-  rate_limit_tpm: optional(rateLimit),
-  daily_budget_usd: optional(budgetUsd),
-  monthly_budget_usd: optional(budgetUsd),
-  budget_includes_byok: Type.Optional(
-    Type.Boolean({
-      description:
-        "Budgets also count calls with the organization's provider keys (BYOK), at list prices.",
+/** Schemas of the values in bodies. The options have the description of the setting. */
+const BODY_SCHEMAS: Readonly<Record<keyof SettingKinds, (options: TSchemaOptions) => TSchema>> = {
+  text: (options) => Type.String({ minLength: 1, maxLength: MAX_NAME_CHARACTERS, ...options }),
+  scopes: (options) =>
+    Type.Array(Type.Enum([...SCOPES]), { minItems: 1, uniqueItems: true, ...options }),
+  rate: (options) => Type.Integer({ minimum: 1, maximum: MAX_RATE_LIMIT, ...options }),
+  amount: (options) => Type.Number({ ...budget, ...options }),
+  flag: (options) => Type.Boolean(options),
+  models: (options) =>
+    Type.Array(model, {
+      minItems: 1,
+      maxItems: MAX_ALLOWED_MODELS,
+      uniqueItems: true,
+      ...options,
     }),
-  ),
-  allowed_models: optional(allowedModels),
-  expires_at: optional(time),
+  time: (options) => Type.String({ minLength: 10, maxLength: 64, ...options }),
 };
 
-export const createKeyBody = Type.Object(
-  { name, scopes: optional(scopes), ...optionalLimits },
-  {
-    additionalProperties: false,
-  },
+/** Schemas of the values in answers. */
+const ANSWER_SCHEMAS: Readonly<Record<keyof SettingKinds, TSchema>> = {
+  text: Type.String(),
+  scopes: Type.Array(Type.String()),
+  rate: Type.Integer(),
+  amount: Type.Number(),
+  flag: Type.Boolean(),
+  models: Type.Array(Type.String()),
+  time: Type.String(),
+};
+
+/** Returns the schema of each setting, by its field. */
+function settingSchemas(schemaOf: (row: SettingRow) => TSchema) {
+  const schemas = SETTING_ROWS.map((row) => [row.field, schemaOf(row)]);
+  return Object.fromEntries(schemas) as Record<SettingField, TSchema>;
+}
+
+const { name, scopes, is_active, ...limits } = settingSchemas(({ kind, initial, description }) => {
+  const schema = BODY_SCHEMAS[kind]({ description });
+  return initial === null ? optional(schema) : Type.Optional(schema);
+});
+
+export const createKeyBody = Type.Unsafe<Partial<WireSettings> & Pick<WireSettings, "name">>(
+  Type.Object(
+    { name: BODY_SCHEMAS.text({}), scopes: optional(scopes), ...limits },
+    { additionalProperties: false },
+  ),
 );
 
-const changeKeyBody = Type.Object(
-  {
-    name: Type.Optional(name),
-    scopes: Type.Optional(scopes),
-    is_active: Type.Optional(Type.Boolean()),
-    ...optionalLimits,
-  },
-  { additionalProperties: false },
+const changeKeyBody = Type.Unsafe<Partial<WireSettings>>(
+  Type.Object({ name, scopes, is_active, ...limits }, { additionalProperties: false }),
 );
 
 const listKeysQuery = Type.Object(
@@ -87,26 +104,13 @@ const listKeysQuery = Type.Object(
   { additionalProperties: false },
 );
 
-const shared = {
-  id: Type.String(),
-  name: Type.String(),
-  scopes: Type.Array(Type.String()),
-  rate_limit_rpm: nullable(Type.Integer()),
-  rate_limit_tpm: nullable(Type.Integer()),
-  daily_budget_usd: nullable(Type.Number()),
-  monthly_budget_usd: nullable(Type.Number()),
-  budget_includes_byok: Type.Boolean(),
-  is_active: Type.Boolean(),
-  created_at: Type.String(),
-};
+const { allowed_models, expires_at, ...otherAnswers } = settingSchemas(({ kind, initial }) =>
+  initial === null ? nullable(ANSWER_SCHEMAS[kind]) : ANSWER_SCHEMAS[kind],
+);
+const shared = { id: Type.String(), ...otherAnswers, created_at: Type.String() };
 
 const createdKey = Type.Object(
-  {
-    ...shared,
-    key: Type.String(),
-    allowed_models: nullable(Type.Array(Type.String())),
-    expires_at: nullable(Type.String()),
-  },
+  { ...shared, key: Type.String(), allowed_models, expires_at },
   { title: "CreatedKey" },
 );
 
@@ -117,8 +121,8 @@ const keyListItem = Type.Object(
     usage_today_usd: Type.Number(),
     usage_month_usd: Type.Number(),
     last_used_at: nullable(Type.String()),
-    allowed_models: nullable(Type.Array(Type.String())),
-    expires_at: nullable(Type.String()),
+    allowed_models,
+    expires_at,
   },
   { title: "Key" },
 );
@@ -150,35 +154,35 @@ const deletedKey = Type.Object(
   { title: "DeletedKey" },
 );
 
-function settingsShape(record: ApiKeyRecord) {
-  return {
-    scopes: scopeNames(record),
-    rate_limit_rpm: record.rateLimitRpm,
-    rate_limit_tpm: record.rateLimitTpm,
-    daily_budget_usd: record.dailyBudgetNano === null ? null : usdNumber(record.dailyBudgetNano),
-    monthly_budget_usd:
-      record.monthlyBudgetNano === null ? null : usdNumber(record.monthlyBudgetNano),
-    budget_includes_byok: record.budgetIncludesByok,
-    allowed_models: record.allowedModels,
-    expires_at: record.expiresAtMs === null ? null : isoTime(record.expiresAtMs),
-    is_active: record.isActive,
-    created_at: isoTime(record.createdAtMs),
-  };
+function settingsShape(record: ApiKeyRecord): WireSettings {
+  const shape = SETTING_ROWS.map(({ name, field, kind }) => [field, toWire(kind, record[name])]);
+  return Object.fromEntries(shape);
+}
+
+function toWire(kind: keyof SettingKinds, value: unknown): unknown {
+  if (value === null) return null;
+  if (kind === "amount") return usdNumber(value as NanoUsd);
+  if (kind === "time") return isoTime(value as number);
+  if (kind === "scopes") return scopeNames({ scopes: value as readonly string[] });
+  return value;
 }
 
 /** Returns the create shape of spec 2.1, with the whole secret. */
 export function createdKeyShape(record: ApiKeyRecord, secret: string) {
-  return { id: record.id, key: secret, name: record.name, ...settingsShape(record) };
+  const created_at = isoTime(record.createdAtMs);
+  return { id: record.id, key: secret, ...settingsShape(record), created_at };
 }
 
 /** Returns the list item of spec 2.1, which never has the secret. */
 export function keyItemShape(key: ListedKey) {
   const { record } = key;
+  const { name, ...settings } = settingsShape(record);
   return {
     id: record.id,
-    name: record.name,
+    name,
     key_prefix: record.keyPrefix,
-    ...settingsShape(record),
+    ...settings,
+    created_at: isoTime(record.createdAtMs),
     usage_today_usd: usdNumber(key.spentTodayNano),
     usage_month_usd: usdNumber(key.spentThisMonthNano),
     last_used_at: key.lastUsedAtMs === null ? null : isoTime(key.lastUsedAtMs),
@@ -288,12 +292,9 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
         409: NAME_CONFLICT,
       },
       async handle(context) {
-        const settings = settingsOf(context.body, clock.nowMs());
-        const { record, secret } = await keys.create(
-          context.caller.key,
-          settings as Partial<ApiKeySettings> & { name: string },
-          context.author,
-        );
+        const { name } = context.body;
+        const settings = { ...settingsOf(context.body, clock.nowMs()), name };
+        const { record, secret } = await keys.create(context.caller.key, settings, context.author);
         return jsonResponse(createdKeyShape(record, secret), 201);
       },
     }),
@@ -337,43 +338,22 @@ function changingRoutes(keys: ApiKeys, clock: Clock): RouteDefinition[] {
   ];
 }
 
-interface KeyBody {
-  readonly name?: string;
-  readonly scopes?: readonly string[] | null;
-  readonly rate_limit_rpm?: number | null;
-  readonly rate_limit_tpm?: number | null;
-  readonly daily_budget_usd?: number | null;
-  readonly monthly_budget_usd?: number | null;
-  readonly budget_includes_byok?: boolean;
-  readonly allowed_models?: readonly string[] | null;
-  readonly expires_at?: string | null;
-  readonly is_active?: boolean;
-}
-
 const MAX_DECIMALS = 9;
 
 /**
- * Returns the settings that the body states. Settings that are missing in the body stay undefined.
- * Throws 400 if a budget has too many decimals, or if the expiry is not a time in the future.
+ * Returns the settings that the body states. Throws 400 if a budget has too many decimals, or if the
+ * expiry is not a time in the future.
  */
-function settingsOf(body: KeyBody, nowMs: number): Partial<ApiKeySettings> {
-  const settings: { -readonly [Field in keyof ApiKeySettings]?: ApiKeySettings[Field] } = {};
-  if (body.name !== undefined) settings.name = body.name;
-  if (body.scopes !== undefined && body.scopes !== null) settings.scopes = body.scopes;
-  if (body.rate_limit_rpm !== undefined) settings.rateLimitRpm = body.rate_limit_rpm;
-  if (body.rate_limit_tpm !== undefined) settings.rateLimitTpm = body.rate_limit_tpm;
-  if (body.daily_budget_usd !== undefined) {
-    settings.dailyBudgetNano = budgetFromUsd(body.daily_budget_usd, "daily_budget_usd");
+function settingsOf(body: Partial<WireSettings>, nowMs: number): Partial<ApiKeySettings> {
+  const settings: Record<string, unknown> = {};
+  for (const { name, field, kind, initial } of SETTING_ROWS) {
+    const value = body[field];
+    // Null removes a limit. Scopes that are null count as missing.
+    if (value === undefined || (value === null && initial !== null)) continue;
+    if (kind === "amount") settings[name] = budgetFromUsd(value as number | null, field);
+    else if (kind === "time") settings[name] = futureTime(value as string | null, field, nowMs);
+    else settings[name] = value;
   }
-  if (body.monthly_budget_usd !== undefined) {
-    settings.monthlyBudgetNano = budgetFromUsd(body.monthly_budget_usd, "monthly_budget_usd");
-  }
-  if (body.budget_includes_byok !== undefined) {
-    settings.budgetIncludesByok = body.budget_includes_byok;
-  }
-  if (body.allowed_models !== undefined) settings.allowedModels = body.allowed_models;
-  if (body.expires_at !== undefined) settings.expiresAtMs = futureTime(body.expires_at, nowMs);
-  if (body.is_active !== undefined) settings.isActive = body.is_active;
   return settings;
 }
 
@@ -389,11 +369,11 @@ export function budgetFromUsd(usd: number | null, param: string): NanoUsd | null
   });
 }
 
-function futureTime(text: string | null, nowMs: number): number | null {
+function futureTime(text: string | null, param: string, nowMs: number): number | null {
   if (text === null) return null;
   const time = parseIsoTime(text);
   if (time !== undefined && time.ms > nowMs) return time.ms;
-  throw new GatewayError("invalid_body", "expires_at must be an ISO 8601 time in the future.", {
-    param: "expires_at",
+  throw new GatewayError("invalid_body", `${param} must be an ISO 8601 time in the future.`, {
+    param,
   });
 }

@@ -1,5 +1,11 @@
 import { useState } from "preact/hooks";
-import { SCOPES } from "../../../lib/api-key-record.ts";
+import {
+  SCOPES,
+  SETTING_ROWS,
+  type SettingField,
+  type SettingKinds,
+  type WireSettings,
+} from "../../../lib/api-key-record.ts";
 import { ApiError, call } from "../api.ts";
 import { Button, Check, CopyText, Field } from "../components/controls.tsx";
 import { Dialog, Form, toast } from "../components/dialog.tsx";
@@ -13,17 +19,39 @@ interface KeyDialogProps {
   onClose(): void;
 }
 
-interface Entries {
-  readonly name: string;
-  readonly rpm: string;
-  readonly tpm: string;
-  readonly daily: string;
-  readonly monthly: string;
-  readonly includesByok: boolean;
-  readonly models: string;
-  readonly expires: string;
-  readonly scopes: readonly string[];
+/** A setting in the form. Keys are switched on and off in the list. */
+type FormField = Exclude<SettingField, "is_active">;
+type TextField = Exclude<FormField, "scopes" | "budget_includes_byok">;
+type Entries = Readonly<Record<TextField, string>> &
+  Pick<WireSettings, "scopes" | "budget_includes_byok">;
+
+interface Control {
+  readonly label: string;
+  readonly hint?: string;
+  readonly placeholder?: string;
+  readonly type?: "date";
+  readonly inputMode?: "numeric" | "decimal";
+  readonly isRequired?: true;
 }
+
+const RATE = { inputMode: "numeric", placeholder: "No limit" } as const;
+const BUDGET = { inputMode: "decimal", placeholder: "No budget" } as const;
+
+const CONTROLS: Readonly<Record<FormField, Control>> = {
+  name: { label: "Name", hint: "The program or person that uses the key", isRequired: true },
+  rate_limit_rpm: { label: "Requests per minute", ...RATE },
+  rate_limit_tpm: { label: "Tokens per minute", ...RATE },
+  daily_budget_usd: { label: "Daily budget", hint: "USD per UTC day", ...BUDGET },
+  monthly_budget_usd: { label: "Monthly budget", hint: "USD per UTC month", ...BUDGET },
+  budget_includes_byok: { label: "Include calls with your own provider keys in budgets" },
+  allowed_models: {
+    label: "Allowed models",
+    placeholder: "All models",
+    hint: "Model ids separated by commas",
+  },
+  expires_at: { label: "Expires on", type: "date", hint: "At 00:00 UTC on that day" },
+  scopes: { label: "Scopes" },
+};
 
 /** Creates a key and shows its secret once, or edits a key. */
 export function KeyDialog({ edited, onChanged, onClose }: KeyDialogProps) {
@@ -56,83 +84,42 @@ export function KeyDialog({ edited, onChanged, onClose }: KeyDialogProps) {
       onClose={onClose}
     >
       <Form submit={edited === undefined ? "Create" : "Save"} onCancel={onClose} onSubmit={save}>
-        <Field
-          label="Name"
-          value={entries.name}
-          onInput={(name) => set({ name })}
-          isRequired
-          hint="The program or person that uses the key"
-        />
-        <LimitFields entries={entries} onChange={set} />
-        <Field
-          label="Allowed models"
-          value={entries.models}
-          onInput={(models) => set({ models })}
-          placeholder="All models"
-          hint="Model ids separated by commas"
-        />
-        <Field
-          label="Expires on"
-          type="date"
-          value={entries.expires}
-          onInput={(expires) => set({ expires })}
-          hint="At 00:00 UTC on that day"
-        />
+        <Fields of={["name"]} {...{ entries, set }} />
+        <div class="pair">
+          <Fields
+            of={["rate_limit_rpm", "rate_limit_tpm", "daily_budget_usd", "monthly_budget_usd"]}
+            {...{ entries, set }}
+          />
+        </div>
+        {(entries.daily_budget_usd !== "" || entries.monthly_budget_usd !== "") && (
+          <Check
+            label={CONTROLS.budget_includes_byok.label}
+            isChecked={entries.budget_includes_byok}
+            onChange={(budget_includes_byok) => set({ budget_includes_byok })}
+          />
+        )}
+        <Fields of={["allowed_models", "expires_at"]} {...{ entries, set }} />
         <Scopes chosen={entries.scopes} onChange={(scopes) => set({ scopes })} />
       </Form>
     </Dialog>
   );
 }
 
-interface EntryProps {
+interface FieldsProps {
+  readonly of: readonly TextField[];
   readonly entries: Entries;
-  onChange(changed: Partial<Entries>): void;
+  set(changed: Partial<Entries>): void;
 }
 
-function LimitFields({ entries, onChange }: EntryProps) {
-  return (
-    <>
-      <div class="pair">
-        <Field
-          label="Requests per minute"
-          value={entries.rpm}
-          onInput={(rpm) => onChange({ rpm })}
-          inputMode="numeric"
-          placeholder="No limit"
-        />
-        <Field
-          label="Tokens per minute"
-          value={entries.tpm}
-          onInput={(tpm) => onChange({ tpm })}
-          inputMode="numeric"
-          placeholder="No limit"
-        />
-        <Field
-          label="Daily budget"
-          value={entries.daily}
-          onInput={(daily) => onChange({ daily })}
-          inputMode="decimal"
-          placeholder="No budget"
-          hint="USD per UTC day"
-        />
-        <Field
-          label="Monthly budget"
-          value={entries.monthly}
-          onInput={(monthly) => onChange({ monthly })}
-          inputMode="decimal"
-          placeholder="No budget"
-          hint="USD per UTC month"
-        />
-      </div>
-      {(entries.daily !== "" || entries.monthly !== "") && (
-        <Check
-          label="Include calls with your own provider keys in budgets"
-          isChecked={entries.includesByok}
-          onChange={(includesByok) => onChange({ includesByok })}
-        />
-      )}
-    </>
-  );
+function Fields({ of: fields, entries, set }: FieldsProps) {
+  return fields.map((field) => (
+    <Field
+      key={field}
+      {...CONTROLS[field]}
+      value={entries[field]}
+      onInput={(text) => set({ [field]: text })}
+    />
+  ));
 }
 
 interface ScopesProps {
@@ -203,43 +190,38 @@ export function SecretOnce({ secret, isBusy = false, onDone }: SecretOnceProps) 
 }
 
 function entriesOf(key: ListedKey | undefined): Entries {
-  const text = (value: number | null | undefined) => value?.toString() ?? "";
-  return {
-    name: key?.name ?? "",
-    rpm: text(key?.rate_limit_rpm),
-    tpm: text(key?.rate_limit_tpm),
-    daily: text(key?.daily_budget_usd),
-    monthly: text(key?.monthly_budget_usd),
-    includesByok: key?.budget_includes_byok ?? false,
-    models: key?.allowed_models?.join(", ") ?? "",
-    expires: key?.expires_at?.slice(0, 10) ?? "",
-    scopes: key?.scopes ?? ALL_SCOPES,
-  };
+  const entries = SETTING_ROWS.map(({ field, kind }) => {
+    const value = key?.[field];
+    if (kind === "flag") return [field, value ?? false];
+    if (kind === "scopes") return [field, value ?? ALL_SCOPES];
+    const text = Array.isArray(value) ? value.join(", ") : String(value ?? "");
+    return [field, kind === "time" ? text.slice(0, 10) : text];
+  });
+  return Object.fromEntries(entries);
 }
 
 /** Returns the request body of a form. Omits an unchanged expiry and unchanged scopes. */
-function bodyOf(entries: Entries, edited: ListedKey | undefined) {
-  const models = entries.models
-    .split(",")
-    .map((id) => id.trim())
-    .filter((id) => id !== "");
+function bodyOf(entries: Entries, edited: ListedKey | undefined): Partial<WireSettings> {
   const before = entriesOf(edited);
   if (entries.scopes.length === 0) {
     throw new ApiError(400, "invalid_body", "Choose at least one scope.", "scopes");
   }
-  return {
-    name: entries.name,
-    rate_limit_rpm: numberIn(entries.rpm, "Requests per minute"),
-    rate_limit_tpm: numberIn(entries.tpm, "Tokens per minute"),
-    daily_budget_usd: numberIn(entries.daily, "Daily budget"),
-    monthly_budget_usd: numberIn(entries.monthly, "Monthly budget"),
-    budget_includes_byok: entries.includesByok,
-    allowed_models: models.length === 0 ? null : models,
-    ...(entries.expires !== before.expires && {
-      expires_at: entries.expires === "" ? null : entries.expires,
-    }),
-    ...(entries.scopes.join() !== before.scopes.join() && { scopes: entries.scopes }),
-  };
+  const stated = SETTING_ROWS.flatMap(({ field, kind }) => {
+    if (field === "is_active") return [];
+    const entry = entries[field];
+    const mayBeOmitted = kind === "time" || kind === "scopes";
+    if (mayBeOmitted && String(entry) === String(before[field])) return [];
+    return [[field, typeof entry === "string" ? valueIn(field, kind, entry) : entry]];
+  });
+  return Object.fromEntries(stated);
+}
+
+/** Returns the value of a field in the API. Throws if the text is invalid. */
+function valueIn(field: FormField, kind: keyof SettingKinds, text: string) {
+  if (kind === "rate" || kind === "amount") return numberIn(text, CONTROLS[field].label);
+  if (kind !== "models") return text === "" ? null : text;
+  const models = text.split(",").flatMap((id) => id.trim() || []);
+  return models.length === 0 ? null : models;
 }
 
 /** Returns the number in a field, or null if the field is empty. Throws if the text is not a number. */

@@ -1,4 +1,5 @@
 import { useState } from "preact/hooks";
+import { SETTING_ROWS } from "../../../lib/api-key-record.ts";
 import { call } from "../api.ts";
 import { Choice } from "../components/controls.tsx";
 import { Dialog, Form, messageOf, toast } from "../components/dialog.tsx";
@@ -104,16 +105,11 @@ function nameWithTime({ name }: ListedKey, suffix: string, nowMs: number): strin
   return `${name.slice(0, MAX_NAME_PREFIX_CHARACTERS).toWellFormed()} (${suffix} ${time})`;
 }
 
+/** Returns the settings of the replacement: those of the key, without an expiry in the past. */
 function settingsOf(key: ListedKey, nowMs: number) {
-  const isInFuture = key.expires_at !== null && Date.parse(key.expires_at) > nowMs;
-  return {
-    scopes: key.scopes,
-    rate_limit_rpm: key.rate_limit_rpm,
-    rate_limit_tpm: key.rate_limit_tpm,
-    daily_budget_usd: key.daily_budget_usd,
-    monthly_budget_usd: key.monthly_budget_usd,
-    budget_includes_byok: key.budget_includes_byok,
-    allowed_models: key.allowed_models,
-    ...(isInFuture && { expires_at: key.expires_at }),
-  };
+  const isExpired = key.expires_at !== null && Date.parse(key.expires_at) <= nowMs;
+  const settings = SETTING_ROWS.filter(
+    ({ field }) => field !== "is_active" && !(field === "expires_at" && isExpired),
+  );
+  return Object.fromEntries(settings.map(({ field }) => [field, key[field]]));
 }

@@ -1,4 +1,5 @@
 import { useState } from "preact/hooks";
+import type { WireSettings } from "../../../lib/api-key-record.ts";
 import { call, session } from "../api.ts";
 import { Button, Choice, Field, Link } from "../components/controls.tsx";
 import { Confirm, perform, toast } from "../components/dialog.tsx";
@@ -10,20 +11,10 @@ import { KeyDialog } from "./key-dialog.tsx";
 import { KeyRotation } from "./key-rotation.tsx";
 
 /** An API key in the answer of GET /v1/keys. */
-export interface ListedKey {
+export interface ListedKey extends WireSettings {
   readonly id: string;
-  readonly name: string;
   readonly key_prefix: string;
-  readonly scopes: readonly string[];
-  readonly rate_limit_rpm: number | null;
-  readonly rate_limit_tpm: number | null;
-  readonly daily_budget_usd: number | null;
-  readonly monthly_budget_usd: number | null;
-  readonly budget_includes_byok: boolean;
-  readonly allowed_models: readonly string[] | null;
-  readonly is_active: boolean;
   readonly created_at: string;
-  readonly expires_at: string | null;
   readonly last_used_at: string | null;
   readonly usage_today_usd: number;
   readonly usage_month_usd: number;

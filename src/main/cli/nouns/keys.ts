@@ -24,6 +24,9 @@ import {
   type KeyKind,
   MAX_RATE_LIMIT,
   SCOPES,
+  SETTING_ROWS,
+  type SettingKinds,
+  type StatedSettings,
 } from "../../../lib/api-key-record.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { keyCreated } from "../../../lib/events/key-created.ts";
@@ -63,22 +66,35 @@ const ORGANIZATION_OPTION = {
   meaning: "id of the organization; not needed if only one exists",
 };
 
+interface OptionForm<Value> {
+  /** Name of the value in the help. */
+  readonly value: string;
+  readonly choices?: readonly string[];
+  read(option: string, text: string, nowMs: number): Value | undefined;
+}
+
+/** How the command line reads each kind of setting. */
+const FORMS: { readonly [Kind in keyof SettingKinds]: OptionForm<SettingKinds[Kind]["stored"]> } = {
+  text: { value: "TEXT", read: readName },
+  scopes: { value: "A,B", choices: SCOPES, read: readScopes },
+  rate: { value: "N", read: (name, text) => readWholeNumber(name, text, 1, MAX_RATE_LIMIT) },
+  amount: { value: "X", read: readLimitNano },
+  flag: { value: "BOOL", choices: ["true", "false"], read: readBoolean },
+  models: { value: "A,B", read: readModels },
+  time: { value: "TIME", read: readFutureTime },
+};
+
+const SETTINGS = SETTING_ROWS.flatMap(({ name, kind, option }) =>
+  option === undefined ? [] : { name, option: option[0], meaning: option[1], ...FORMS[kind] },
+);
+
 /** Options of keys of organizations that operator keys do not have. */
-const SETTING_OPTIONS = {
+const SETTING_OPTIONS: Command["options"] = {
   org: ORGANIZATION_OPTION,
-  scopes: { value: "A,B", meaning: "permissions of the key; default: all", choices: SCOPES },
-  "rate-limit-rpm": { value: "N", meaning: "requests a minute" },
-  "rate-limit-tpm": { value: "N", meaning: "tokens a minute" },
-  "daily-budget-usd": { value: "X", meaning: "most USD that it may spend in a UTC day" },
-  "monthly-budget-usd": { value: "X", meaning: "most USD that it may spend in a UTC month" },
-  "budget-includes-byok": {
-    value: "BOOL",
-    choices: ["true", "false"],
-    meaning: "true: budgets count calls with the organization's own provider keys too",
-  },
-  models: { value: "A,B", meaning: "the only models it may use" },
-  "expires-at": { value: "TIME", meaning: "expiry, in ISO 8601" },
-} as const;
+  ...Object.fromEntries(
+    SETTINGS.map(({ option, value, choices, meaning }) => [option, { value, choices, meaning }]),
+  ),
+};
 
 const create: Command = {
   noun: "keys",
@@ -97,7 +113,7 @@ const create: Command = {
     const name = readName("name", options.name!);
     const kind = readChoice("kind", options.kind, KINDS) ?? "secret";
     if (kind === "operator") return createOperatorKey(name, options, context);
-    const settings = { name, ...readSettings(options, context.nowMs()) };
+    const settings = { ...readSettings(options, context.nowMs()), name };
     const limit = limitForSecretKeys(kind, settings);
     if (limit !== undefined) {
       throw new UsageError(
@@ -116,27 +132,17 @@ const create: Command = {
   },
 };
 
-function readSettings(options: CommandInput["options"], nowMs: number) {
-  return {
-    scopes: readScopes("scopes", options.scopes),
-    rateLimitRpm: readRateLimit("rate-limit-rpm", options),
-    rateLimitTpm: readRateLimit("rate-limit-tpm", options),
-    dailyBudgetNano: readLimitNano("daily-budget-usd", options["daily-budget-usd"]) ?? null,
-    monthlyBudgetNano: readLimitNano("monthly-budget-usd", options["monthly-budget-usd"]) ?? null,
-    budgetIncludesByok:
-      readChoice("budget-includes-byok", options["budget-includes-byok"], ["true", "false"]) ===
-      "true",
-    allowedModels: readModels("models", options.models) ?? null,
-    expiresAtMs: readFutureTime("expires-at", options["expires-at"], nowMs) ?? null,
-  };
+/** Returns the settings that the options state. */
+function readSettings(options: CommandInput["options"], nowMs: number): Partial<ApiKeySettings> {
+  const stated = SETTINGS.flatMap(({ name, option, read }) => {
+    const text = options[option];
+    return text === undefined ? [] : [[name, read(option, text, nowMs)]];
+  });
+  return Object.fromEntries(stated);
 }
 
-function readRateLimit(
-  name: "rate-limit-rpm" | "rate-limit-tpm",
-  options: CommandInput["options"],
-): number | null {
-  const limit = options[name];
-  return limit === undefined ? null : readWholeNumber(name, limit, 1, MAX_RATE_LIMIT);
+function readBoolean(option: string, text: string): boolean {
+  return readChoice(option, text, ["true", "false"]) === "true";
 }
 
 function createOperatorKey(
@@ -244,7 +250,7 @@ interface KeyRequest {
   readonly organizationId: string;
   readonly kind: KeyKind;
   /** The settings of the key. If `scopes` is absent, the key gets all scopes. */
-  readonly settings: Partial<ApiKeySettings> & Pick<ApiKeySettings, "name">;
+  readonly settings: StatedSettings;
 }
 
 const FOREIGN_KEY_VIOLATION = "23503";
