@@ -20,7 +20,7 @@ import { composeFiles } from "./compose/files.ts";
 import { composeFineTuning } from "./compose/fine-tuning.ts";
 import { registerGauges, startUsage, watchBalances } from "./compose/gauges.ts";
 import { composeModels, composeProviders } from "./compose/models.ts";
-import { composeMoney, composePendingRefunds } from "./compose/money.ts";
+import { composeMoney } from "./compose/money.ts";
 import { composePayments } from "./compose/payments.ts";
 import { composeResponses } from "./compose/responses.ts";
 import { composeShutdown, type Shutdown } from "./compose/shutdown.ts";
@@ -38,8 +38,7 @@ export interface Gateway extends Shutdown {
 export async function composeGateway(options: ComposeOptions): Promise<Gateway> {
   const base = composeBase(options);
   const { config, telemetry, clock, connections, background, onError } = base;
-  const pendingRefunds = composePendingRefunds({ ...base, sql: background });
-  const node = composeNode(base, pendingRefunds.onFenced);
+  const node = composeNode(base);
   const { membership } = node;
   const coordination = await openCoordination(base, membership);
   const webhooks = createWebhooks({ ...base, ...coordination, node });
@@ -56,8 +55,8 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...providerParts,
     sql: background,
   });
-  const accounts = composeMoney(base, pendingRefunds, coordination.rates);
-  const { world, money, ledger, suspensions, admission, orders } = accounts;
+  const accounts = composeMoney(base, coordination.rates);
+  const { world, money, ledger, notes, suspensions, admission, orders } = accounts;
   const billing = composePayments(base, accounts);
   const files = composeFiles(base);
   const tunedModels = new TunedModels({ read: base.read, models });
@@ -86,13 +85,14 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...{ ...base, ...providerParts, coordination },
     ...{ world, admission, money, tunedModels, idempotency, isAborting, workThread, membership },
     ...{ events: webhooks.completionEvents, documents: vectorStores.documents },
-    ...{ notes: pendingRefunds.notes, media: files.media, responses, hosted },
+    ...{ notes, media: files.media, responses, hosted },
   });
   vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
   const lag = new EventLoopLag();
   const { failedRequests, note } = composeFailedRequests(base, endpoints, webhooks);
   batches.connect({ routes: endpoints, note, inFlight, lag, ...world, suspensions, clock });
-  pendingRefunds.begin({ ledger, money, ticker });
+  base.beforeFenced(() => ticker.recordUndelivered());
+  notes.watch();
   registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
   const balances = watchBalances({ ...base, sql: background, membership });
   const usage = startUsage({ ...base, sql: background, membership });
@@ -118,7 +118,7 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
     ...shared,
     ...front,
     ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
-    ...{ modelLists: lists, notes: pendingRefunds.notes, hosted, usage },
+    ...{ modelLists: lists, notes, hosted, usage },
   });
   if (config.modelListsSeconds > 0) lists.start();
   providerParts.healthChecks.start();

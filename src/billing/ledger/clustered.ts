@@ -51,6 +51,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
     super(dependencies);
     const { clock } = dependencies;
     this.holdQueue = new HoldQueue(clock, () => this.ledger.wake(), isHeldBySilent);
+    this.ledger.subscribe(this);
   }
 
   get outstandingHolds(): number {
