@@ -14,7 +14,7 @@ import type { MoneyDependencies } from "../../billing/ledger/engine.ts";
 import type { IsHeldBySilent } from "../../billing/ledger/hold-queue.ts";
 import { SingleNodeMoney } from "../../billing/ledger/single-node.ts";
 import { PendingRefunds } from "../../billing/ledger/undelivered-charge-journal.ts";
-import { Suspensions } from "../../http/authentication.ts";
+import { Suspensions, usableKey } from "../../http/authentication.ts";
 import { CallAdmission } from "../../inference/call/admission.ts";
 import type { RateWindows } from "../../platform/cluster/interface.ts";
 import { NoteFile } from "../../platform/storage/note-file.ts";
@@ -116,6 +116,8 @@ export function composeMoney(base: Base, rates: RateWindows) {
     notes,
     budgetSubjects,
     suspensions,
+    /** Returns a key with its current rights. Rejects if the key can no longer call. */
+    usableKey: (keyId: string) => usableKey({ ...world, suspensions, clock }, keyId),
     admission: new CallAdmission({ rates, organizations, money, budgetSubjects, clock, read }),
     orders,
   };
