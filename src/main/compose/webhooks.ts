@@ -152,7 +152,7 @@ function createDeliveries({ config, connections, instance, clock, ...options }: 
   );
   const deliveries = new WebhookDispatcher({
     sql: connections.webhooks,
-    instanceId: instance.id,
+    instance,
     loads: createLoadSemaphore(),
     ...{ actors, ownership, slots, secrets, sendEvent, clock, unowned },
     wakes: options.wakes,
