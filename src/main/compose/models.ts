@@ -16,7 +16,7 @@ import {
   type Catalogue,
   type ProviderReport,
 } from "../../providers/catalogue/build-catalogue.ts";
-import { createModelIndex, LiveModelIndex } from "../../providers/catalogue/model-index.ts";
+import { createModelIndex, replaceModels } from "../../providers/catalogue/model-index.ts";
 import {
   type ModelLists,
   readStoredLists,
@@ -93,7 +93,7 @@ export async function composeModels(base: Base, { httpClient }: ProviderParts) {
       for (const report of catalogue.reports) logReport(telemetry.log, report);
       const next = createModelIndex(catalogue);
       // First, so that a search finds the listed models.
-      await publishSearch(sql, next).finally(() => index.replace(next));
+      await publishSearch(sql, next).finally(() => replaceModels(index, next));
     },
     onUnanswered: ({ id }, reason) =>
       telemetry.log.warn({ provider: id }, `provider ${id} does not list its models: ${reason}`),
@@ -101,7 +101,7 @@ export async function composeModels(base: Base, { httpClient }: ProviderParts) {
   });
   const catalogue = await build(lists.lists);
   for (const report of catalogue.reports) logReport(telemetry.log, report);
-  const index = new LiveModelIndex(createModelIndex(catalogue));
+  const index = createModelIndex(catalogue);
   await publishSearch(sql, index);
   return {
     models: index,
