@@ -25,7 +25,7 @@ export function withMembers(members: object, json: Uint8Array): Uint8Array {
 /** Limits above which parsing and checking a text can block a thread longer than an event loop may be blocked. */
 const MAX_QUICK_PARTS = 8_192;
 const MAX_QUICK_ELEMENTS = 32_768;
-const MAX_QUICK_BYTES = 262_144;
+const MAX_QUICK_BYTES = 1_048_576;
 
 /** Deepest nesting that is accepted. The parser could read deeper nesting, but serializing it would fail. */
 export const MAX_JSON_DEPTH = 64;

@@ -15,7 +15,7 @@ import { createFalProvider } from "./fal/fal-provider.ts";
 import type { FineTuningProvider } from "./fine-tuning.ts";
 import { createGeminiProvider } from "./gemini/gemini-provider.ts";
 import { imageFieldsOf, makesImages } from "./image-fields.ts";
-import type { Provider, ProviderSettings } from "./interface.ts";
+import type { ModelCall, Provider, ProviderSettings } from "./interface.ts";
 import { mistralAudio } from "./mistral/audio.ts";
 import { MistralBatches } from "./mistral/batches.ts";
 import { createOllamaProvider } from "./ollama/ollama-provider.ts";
@@ -25,6 +25,7 @@ import { OpenAiFineTuning } from "./openai/fine-tuning-provider.ts";
 import { openAiVariant, takesItems } from "./openai/openai-variants.ts";
 import { answeringClient, recordedRequest } from "./recorded-calls.ts";
 import { createStabilityProvider } from "./stability/stability-provider.ts";
+import { failureOfThrown } from "./transport/call-failures.ts";
 import { checkKeyByModelList } from "./transport/key-check.ts";
 import type { HttpClient } from "./transport/provider-response.ts";
 import { endpointUrl } from "./transport/request-head.ts";
@@ -153,7 +154,9 @@ function withKeys(
   const ofKey = (apiKey: string | undefined): Provider => {
     const settings = { ...entry, apiKey };
     const make = (httpClient: HttpClient): Provider => ({
-      ...withAudioFields(entry.type, create(settings, { ...dependencies, httpClient })),
+      ...reportingFailures(
+        withAudioFields(entry.type, create(settings, { ...dependencies, httpClient })),
+      ),
       collectsNoData,
       ...(maxParallelRequests !== undefined && { maxParallelRequests }),
     });
@@ -168,6 +171,26 @@ function withKeys(
     provider: at === 0 ? first : ofKey(key),
   }));
   return { ...first, keys };
+}
+
+/** Calls of these capabilities may throw anything. Chats report their failures themselves. */
+const REPORTED = ["embed", "moderate", "rerank", "speak", "transcribe", "image"] as const;
+
+/** Returns the provider with calls that reject with ProviderFailure, or GatewayError, only. */
+function reportingFailures(provider: Provider): Provider {
+  const reporting: Record<string, unknown> = {};
+  for (const name of REPORTED) {
+    const send = provider[name] as ((call: ModelCall) => Promise<unknown>) | undefined;
+    if (send === undefined) continue;
+    reporting[name] = async (call: ModelCall) => {
+      try {
+        return await send(call);
+      } catch (error) {
+        throw failureOfThrown(error, call.abortNotice ?? call.signal);
+      }
+    };
+  }
+  return { ...provider, ...reporting };
 }
 
 function batchesOf(

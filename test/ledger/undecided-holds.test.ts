@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { HoldQueue } from "../../src/billing/ledger/hold-queue.ts";
+import { HoldDeadlines } from "../../src/billing/ledger/hold-wait-queue.ts";
 import { PendingHold } from "../../src/billing/ledger/pending-hold.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { openClusteredMoney } from "../contracts/clustered-money.ts";
@@ -78,7 +79,8 @@ test("a release that the database refuses is tried again until it is written", a
 });
 
 test("holds wait for the ledger in bounded number: a further one is told that the gateway is overloaded", () => {
-  const desk = new HoldQueue(new VirtualClock(), () => {});
+  const clock = new VirtualClock();
+  const desk = new HoldQueue(clock, new HoldDeadlines(clock), () => {});
   const pending = () =>
     new PendingHold(requestOf({ organizationId: "org_1", keyId: "key_1" }, 1), {
       granted() {},

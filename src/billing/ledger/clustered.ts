@@ -49,8 +49,13 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
   /** @param isHeldBySilent if absent, no request waits for holds of silent instances */
   constructor(dependencies: MoneyDependencies, isHeldBySilent?: IsHeldBySilent) {
     super(dependencies);
-    const { clock } = dependencies;
-    this.holdQueue = new HoldQueue(clock, () => this.ledger.wake(), isHeldBySilent);
+    const wakeLedger = () => this.ledger.wake();
+    this.holdQueue = new HoldQueue(
+      dependencies.clock,
+      this.holdDeadlines,
+      wakeLedger,
+      isHeldBySilent,
+    );
     this.ledger.subscribe(this);
   }
 

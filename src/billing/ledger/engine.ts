@@ -14,6 +14,7 @@ import { retryUntilWritten } from "../../../db/ledger/units.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { FEMTO_PER_NANO } from "../../lib/money.ts";
 import { emitExhaustedOf } from "./headroom.ts";
+import { HoldDeadlines } from "./hold-wait-queue.ts";
 import type {
   ChargeFigures,
   Hold,
@@ -63,6 +64,7 @@ export interface Attempted {
  */
 export abstract class MoneyEngine implements ChargeOwner {
   protected readonly dependencies: MoneyDependencies;
+  protected readonly holdDeadlines: HoldDeadlines;
   protected readonly settleDeadline: SettleDeadline;
   protected readonly ledger: GroupCommit;
   readonly #refunds: Refunds;
@@ -71,6 +73,7 @@ export abstract class MoneyEngine implements ChargeOwner {
     const { clock, ledger, notes, onBackgroundError } = dependencies;
     this.dependencies = dependencies;
     this.ledger = ledger;
+    this.holdDeadlines = new HoldDeadlines(clock);
     this.settleDeadline = new SettleDeadline(clock, notes);
     this.#refunds = new Refunds({
       clock,

@@ -11,7 +11,7 @@ import {
   subjectMonthAccountId,
 } from "../../../db/ledger/rows.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { GatewayError, overloaded } from "../../lib/errors.ts";
+import { overloaded } from "../../lib/errors.ts";
 import { IntrusiveList } from "../../lib/intrusive-list.ts";
 import { type Period, utcDay, utcMonth } from "../../lib/utc-time.ts";
 import {
@@ -23,9 +23,8 @@ import {
   revokedHeadroom,
 } from "./headroom.ts";
 import {
+  type HoldDeadlines,
   MAX_WAIT_FOR_SILENT_MS,
-  MAX_WAIT_MS,
-  MAX_WAITING_REQUESTS,
   OrganizationQueue,
   type Shortage,
 } from "./hold-wait-queue.ts";
@@ -39,8 +38,6 @@ const MAX_QUEUED_HOLDS = 20_000;
 const POLL_MS = 50;
 /** Time between two checks whether a silent instance holds money of an organization. */
 const SILENT_LOOK_MS = 250;
-/** Longest final decision if the database does not answer. */
-const MAX_LAST_LOOK_MS = 500;
 
 /** Number of holds per key or subject that are decided again at first. More follow if these are granted. */
 const FIRST_WIDTH = 4;
@@ -92,6 +89,7 @@ export type IsHeldBySilent = (organizationId: string) => Promise<boolean>;
 export class HoldQueue implements HoldSource {
   readonly accounts: CurrentAccounts;
   readonly #clock: Clock;
+  readonly #deadlines: HoldDeadlines;
   readonly #wakeLedger: () => void;
   readonly #queued = new IntrusiveList<PendingHold>();
   /** Extensions of running requests, so at most one for each. */
@@ -105,8 +103,14 @@ export class HoldQueue implements HoldSource {
   readonly #isHeldBySilent: IsHeldBySilent | undefined;
   #isPolling = false;
 
-  constructor(clock: Clock, wakeLedger: () => void, isHeldBySilent?: IsHeldBySilent) {
+  constructor(
+    clock: Clock,
+    deadlines: HoldDeadlines,
+    wakeLedger: () => void,
+    isHeldBySilent?: IsHeldBySilent,
+  ) {
     this.#clock = clock;
+    this.#deadlines = deadlines;
     this.#wakeLedger = wakeLedger;
     this.#isHeldBySilent = isHeldBySilent;
     this.accounts = new CurrentAccounts(clock);
@@ -235,7 +239,7 @@ export class HoldQueue implements HoldSource {
       line = new HoldRequestQueue();
       this.#lines.set(organizationId, line);
     }
-    if (line.length >= MAX_WAITING_REQUESTS) {
+    if (line.isFull) {
       // The queue is full, so the hold is decided now, without waiting.
       pending.isDue = true;
       pending.state = "queued";
@@ -250,7 +254,7 @@ export class HoldQueue implements HoldSource {
     const beganMs = this.#clock.nowMs();
     this.#timers.set(
       pending,
-      this.#clock.after(MAX_WAIT_MS, () => this.#endWait(pending, beganMs)),
+      this.#deadlines.startWait(() => this.#endWait(pending, beganMs)),
     );
     this.#poll();
   }
@@ -279,7 +283,7 @@ export class HoldQueue implements HoldSource {
     pending.isDue = true;
     this.#timers.set(
       pending,
-      this.#clock.after(MAX_LAST_LOOK_MS, () => this.#tooLate(pending)),
+      this.#deadlines.startFinalDecision((error) => this.#tooLate(pending, error)),
     );
     this.#lookLast(pending);
   }
@@ -301,15 +305,11 @@ export class HoldQueue implements HoldSource {
     this.#wakeLedger();
   }
 
-  #tooLate(pending: PendingHold): void {
+  #tooLate(pending: PendingHold, error: unknown): void {
     const isInBatch = pending.state === "taken";
     this.#leave(pending);
     pending.isGivenUp = true;
-    pending.refuse(
-      new GatewayError("database_unavailable", "The gateway's database does not answer.", {
-        retryAfterSeconds: 1,
-      }),
-    );
+    pending.refuse(error);
     if (isInBatch) pending.state = "taken";
   }
 

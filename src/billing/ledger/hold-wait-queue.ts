@@ -4,13 +4,43 @@ import type { Headroom } from "./headroom.ts";
 import type { Hold, HoldRequest } from "./interface.ts";
 
 /** Longest wait of a request that is short only because of running holds. */
-export const MAX_WAIT_MS = 2_000;
+const MAX_WAIT_MS = 2_000;
 /** Longest wait while holds of an instance that has missed its heartbeats are unsettled. */
 export const MAX_WAIT_FOR_SILENT_MS = 6_000;
-/** Most waiting requests of one organization. Further requests are rejected immediately. */
-export const MAX_WAITING_REQUESTS = 4_096;
-/** Longest wait of the final decision for actors that are reloading or committing. */
-const MAX_SETTLING_MS = 500;
+/** Most waiting requests of one organization. Further requests are decided immediately. */
+const MAX_WAITING_REQUESTS = 4_096;
+/** Longest final decision, if the database does not answer. */
+const MAX_FINAL_DECISION_MS = 500;
+
+/**
+ * The deadlines of waiting requests in both engines: at the end of its wait a request is decided once more,
+ * independently of the queue. No request is rejected while enough credit is available.
+ */
+export class HoldDeadlines {
+  readonly #clock: Clock;
+  readonly #maxWaitMs: number;
+
+  constructor(clock: Clock, maxWaitMs = MAX_WAIT_MS) {
+    this.#clock = clock;
+    this.#maxWaitMs = maxWaitMs;
+  }
+
+  /** Calls `onOver` at the end of a wait. Returns the function that cancels this. */
+  startWait(onOver: () => void): () => void {
+    return this.#clock.after(this.#maxWaitMs, onOver);
+  }
+
+  /** Calls `onTooLate` if the final decision takes too long. Returns the function that cancels this. */
+  startFinalDecision(onTooLate: (error: GatewayError) => void): () => void {
+    return this.#clock.after(MAX_FINAL_DECISION_MS, () =>
+      onTooLate(
+        new GatewayError("database_unavailable", "The gateway's database does not answer.", {
+          retryAfterSeconds: 1,
+        }),
+      ),
+    );
+  }
+}
 
 /**
  * The reason that a request waits: its organization's balance, a budget of its key, or only budgets of its
@@ -30,6 +60,10 @@ export class OrganizationQueue<Waiting extends { readonly request: Waiter }> {
 
   get length(): number {
     return this.#waiting.size;
+  }
+
+  get isFull(): boolean {
+    return this.#waiting.size >= MAX_WAITING_REQUESTS;
   }
 
   /** Waiting requests in their order. */
@@ -129,28 +163,28 @@ interface WaitingMoney {
 
 interface Entry {
   readonly request: HoldRequest;
-  isLastLook: boolean;
   resolve(hold: Hold | Promise<never>): void;
   cancelTimer(): void;
 }
 
-/**
- * The wait queue of a single-node gateway, which decides in memory. After the longest wait each request is
- * decided once more, independently of the queue: no request is rejected while enough credit is available.
- */
+/** The wait queue of a single-node gateway, which decides in memory. */
 export class HoldWaitQueue {
-  readonly #clock: Clock;
+  readonly #deadlines: HoldDeadlines;
   readonly #money: WaitingMoney;
   readonly #line = new OrganizationQueue<Entry>();
   #isResuming = false;
 
-  constructor(clock: Clock, money: WaitingMoney) {
-    this.#clock = clock;
+  constructor(deadlines: HoldDeadlines, money: WaitingMoney) {
+    this.#deadlines = deadlines;
     this.#money = money;
   }
 
   get length(): number {
     return this.#line.length;
+  }
+
+  get isFull(): boolean {
+    return this.#line.isFull;
   }
 
   blocks(request: HoldRequest): Shortage | undefined {
@@ -161,9 +195,8 @@ export class HoldWaitQueue {
     return new Promise((resolve) => {
       const entry: Entry = {
         request,
-        isLastLook: false,
         resolve,
-        cancelTimer: this.#clock.after(MAX_WAIT_MS, () => this.#lookLast(entry)),
+        cancelTimer: this.#deadlines.startWait(() => this.#decideFinally(entry)),
       };
       this.#line.note(entry, shortOf);
     });
@@ -210,21 +243,23 @@ export class HoldWaitQueue {
     );
   }
 
-  #lookLast(entry: Entry, isFinal = false): void {
+  #decideFinally(entry: Entry): void {
+    entry.cancelTimer = this.#deadlines.startFinalDecision((error) => this.#lookLast(entry, error));
+    this.#lookLast(entry);
+  }
+
+  /** @param tooLate the error of the request if its actors are still reloading or committing */
+  #lookLast(entry: Entry, tooLate?: GatewayError): void {
     if (!this.#line.has(entry)) return;
     const settled = this.#money.whenSettled(entry.request);
     if (settled === undefined) {
       this.#leave(entry, this.#money.look(entry.request));
       return;
     }
-    if (isFinal) {
+    if (tooLate !== undefined) {
       settled.catch(() => {});
-      this.#leave(entry, { kind: "refused", error: unsettled() });
+      this.#leave(entry, { kind: "refused", error: tooLate });
       return;
-    }
-    if (!entry.isLastLook) {
-      entry.isLastLook = true;
-      entry.cancelTimer = this.#clock.after(MAX_SETTLING_MS, () => this.#lookLast(entry, true));
     }
     settled.then(
       () => this.#lookLast(entry),
@@ -243,10 +278,4 @@ export class HoldWaitQueue {
     if (verdict.kind === "held") entry.resolve(verdict.hold);
     else entry.resolve(this.#money.refuse(entry.request, verdict));
   }
-}
-
-function unsettled(): GatewayError {
-  return new GatewayError("database_unavailable", "The gateway's database does not answer.", {
-    retryAfterSeconds: 1,
-  });
 }

@@ -12,13 +12,7 @@ import {
   refusal,
   revoked,
 } from "./headroom.ts";
-import {
-  HoldWaitQueue,
-  MAX_WAITING_REQUESTS,
-  type Refusal,
-  type Shortage,
-  type WaitVerdict,
-} from "./hold-wait-queue.ts";
+import { HoldWaitQueue, type Refusal, type Shortage, type WaitVerdict } from "./hold-wait-queue.ts";
 import type {
   ChargeFigures,
   Hold,
@@ -193,14 +187,14 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
   async #wait(request: HoldRequest, shortOf: Shortage): Promise<Hold> {
     let queue = this.#queues.get(request.organizationId);
     if (queue === undefined) {
-      queue = new HoldWaitQueue(this.dependencies.clock, {
+      queue = new HoldWaitQueue(this.holdDeadlines, {
         whenSettled: (waiting) => this.#payers.whenSettled(waiting),
         look: (waiting) => this.#look(waiting),
         refuse: (waiting, refused) => this.#refuse(waiting, refused),
       });
       this.#queues.set(request.organizationId, queue);
     }
-    if (queue.length >= MAX_WAITING_REQUESTS) {
+    if (queue.isFull) {
       const headroom = this.#payers.headroom(request);
       return this.#refuse(request, { error: refusal(headroom, request), headroom });
     }

@@ -1,6 +1,6 @@
 import { jsonValue } from "../../lib/json.ts";
 import type { PieceReader } from "../interface.ts";
-import type { Speech, SpeechFormat } from "../media.ts";
+import type { Speech, SpeechCall, SpeechFormat } from "../media.ts";
 import { MAX_WHOLE_AS_STREAM_BYTES, readWhole } from "../transport/bounded-body.ts";
 import type { AbortNotice } from "../transport/call-abort.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
@@ -27,8 +27,7 @@ const ANY_BYTES = /^\s*(?:application\/(?:octet-stream|ogg)|binary\/octet-stream
  */
 export async function soundOf(
   response: ProviderResponse,
-  format: SpeechFormat,
-  signal: AbortNotice,
+  call: Pick<SpeechCall, "format" | "abortNotice" | "signal">,
   errorIn: (body: unknown) => Error | undefined,
 ): Promise<Speech> {
   const stated = response.headers.get("content-type");
@@ -41,9 +40,9 @@ export async function soundOf(
   }
   const bytes = response.reader?.() ?? response.body?.getReader();
   if (bytes === undefined) throw brokenAnswer("an empty body");
-  const reader = new SoundReader(bytes, signal);
+  const reader = new SoundReader(bytes, call.abortNotice ?? call.signal);
   return {
-    contentType: type ?? SOUND_TYPES[format],
+    contentType: type ?? SOUND_TYPES[call.format],
     reader: () => reader,
     usage: () => undefined,
   };

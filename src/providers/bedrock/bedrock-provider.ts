@@ -138,15 +138,11 @@ class Bedrock {
   }
 
   async embed(call: EmbedCall): Promise<Embeddings> {
-    try {
-      return await bedrockEmbeddings(call, async (body, form) => {
-        const response = await this.#post("invoke", body, call);
-        const options = { ...form, headerTokens: reportedTokens(response.headers) };
-        return this.#wire.read(response, embeddingsRead, options, call);
-      });
-    } catch (error) {
-      throw failureOfThrown(error, call.abortNotice ?? call.signal);
-    }
+    return bedrockEmbeddings(call, async (body, form) => {
+      const response = await this.#post("invoke", body, call);
+      const options = { ...form, headerTokens: reportedTokens(response.headers) };
+      return this.#wire.read(response, embeddingsRead, options, call);
+    });
   }
 
   /**

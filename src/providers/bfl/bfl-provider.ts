@@ -5,7 +5,7 @@ import { dimensionsOf, imageFormOf, ratioOfSize } from "../image-models.ts";
 import { type Provider, ProviderFailure, type ProviderSettings } from "../interface.ts";
 import type { GeneratedImages, ImageCall } from "../media.ts";
 import { failureOfStatus } from "../openai/failure-mapping.ts";
-import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
 import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
@@ -50,20 +50,16 @@ interface BflApi {
 async function bflImage(api: BflApi, call: ImageCall): Promise<GeneratedImages> {
   const { wire, headers, baseUrl, clock } = api;
   const signal = call.abortNotice ?? call.signal;
-  try {
-    const url = endpointUrl(baseUrl, `/${encodeURIComponent(call.model)}`);
-    const body = jsonWithFiles(requestBody(call, api.type));
-    const task = await wire.object({ method: "POST", url, headers, body }, call);
-    const poll = { method: "GET", url: pollingUrlOf(task, baseUrl), headers, body: "" };
-    const image = await untilDone(
-      async () => imageOrFailure(await wire.object(poll, call)),
-      signal,
-      clock,
-    );
-    return { kind: "images", images: [{ data: { url: image } }], usage: undefined };
-  } catch (error) {
-    throw failureOfThrown(error, signal);
-  }
+  const url = endpointUrl(baseUrl, `/${encodeURIComponent(call.model)}`);
+  const body = jsonWithFiles(requestBody(call, api.type));
+  const task = await wire.object({ method: "POST", url, headers, body }, call);
+  const poll = { method: "GET", url: pollingUrlOf(task, baseUrl), headers, body: "" };
+  const image = await untilDone(
+    async () => imageOrFailure(await wire.object(poll, call)),
+    signal,
+    clock,
+  );
+  return { kind: "images", images: [{ data: { url: image } }], usage: undefined };
 }
 
 /** Returns the request body. The first image is `input_image`, the second `input_image_2`. */

@@ -97,26 +97,18 @@ class CohereApi {
   }
 
   async embed(call: EmbedCall): Promise<Embeddings> {
-    try {
-      return await cohereEmbeddings(call, async (body, texts) => {
-        const response = await this.#wire.post(this.#embedUrl, body, call);
-        return this.#wire.read(response, embeddingsRead, { texts }, call);
-      });
-    } catch (error) {
-      throw failureOfThrown(error, call.abortNotice ?? call.signal);
-    }
+    return cohereEmbeddings(call, async (body, texts) => {
+      const response = await this.#wire.post(this.#embedUrl, body, call);
+      return this.#wire.read(response, embeddingsRead, { texts }, call);
+    });
   }
 
   /** Ranks all documents, so that the gateway can choose the ones to return. Rejects with ProviderFailure. */
   async rerank(call: RerankCall): Promise<Ranking> {
     const { model, query, documents, fields } = call;
-    try {
-      const body = JSON.stringify({ ...fields, model, query, documents });
-      const response = await this.#wire.post(this.#rerankUrl, body, call);
-      return await this.#wire.read(response, rankingRead, { documents: documents.length }, call);
-    } catch (error) {
-      throw failureOfThrown(error, call.abortNotice ?? call.signal);
-    }
+    const body = JSON.stringify({ ...fields, model, query, documents });
+    const response = await this.#wire.post(this.#rerankUrl, body, call);
+    return this.#wire.read(response, rankingRead, { documents: documents.length }, call);
   }
 
   #wholeOf(response: ProviderResponse, call: ChatCall): Promise<ChatAnswer> {

@@ -3,7 +3,6 @@ import { soundOf } from "../audio/sound-answer.ts";
 import { type Provider, ProviderFailure, type ProviderSettings } from "../interface.ts";
 import type { Speech, SpeechCall, SpeechFormat, Transcript, TranscriptionCall } from "../media.ts";
 import type { AnswerThread } from "../thread-work.ts";
-import { failureOfThrown } from "../transport/call-failures.ts";
 import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
@@ -64,40 +63,30 @@ class DeepgramApi {
   }
 
   async speak(call: SpeechCall): Promise<Speech> {
-    try {
-      const query = new URLSearchParams({ model: voiceModel(call), ...ENCODINGS[call.format] });
-      if (call.speed !== undefined) query.set("speed", String(call.speed));
-      const body = JSON.stringify({ text: call.input });
-      const response = await this.#wire.post(this.#url("/speak", query), body, call);
-      const { failureContext } = this.#wire;
-      const failureOf = (answer: unknown) => failureInside(answer, failureContext);
-      return await soundOf(response, call.format, call.abortNotice ?? call.signal, failureOf);
-    } catch (error) {
-      throw failureOfThrown(error, call.abortNotice ?? call.signal);
-    }
+    const query = new URLSearchParams({ model: voiceModel(call), ...ENCODINGS[call.format] });
+    if (call.speed !== undefined) query.set("speed", String(call.speed));
+    const body = JSON.stringify({ text: call.input });
+    const response = await this.#wire.post(this.#url("/speak", query), body, call);
+    return soundOf(response, call, (answer) => failureInside(answer, this.#wire.failureContext));
   }
 
   /** Transcribes the file. It is the request body and is streamed from disk. */
   async transcribe(call: TranscriptionCall): Promise<Transcript> {
-    try {
-      const { file } = call;
-      const response = await this.#wire.send(
-        {
-          method: "POST",
-          url: this.#url("/listen", listenQuery(call)),
-          headers: { ...this.#headers, "content-type": file.contentType },
-          body: file.stream(),
-          bodyBytes: file.sizeBytes,
-        },
-        call,
-      );
-      const { needs, language } = call;
-      const { failureContext } = this.#wire;
-      const options = { needs, language, failureContext };
-      return await this.#wire.read(response, deepgramTranscript, options, call);
-    } catch (error) {
-      throw failureOfThrown(error, call.abortNotice ?? call.signal);
-    }
+    const { file } = call;
+    const response = await this.#wire.send(
+      {
+        method: "POST",
+        url: this.#url("/listen", listenQuery(call)),
+        headers: { ...this.#headers, "content-type": file.contentType },
+        body: file.stream(),
+        bodyBytes: file.sizeBytes,
+      },
+      call,
+    );
+    const { needs, language } = call;
+    const { failureContext } = this.#wire;
+    const options = { needs, language, failureContext };
+    return this.#wire.read(response, deepgramTranscript, options, call);
   }
 
   #url(path: string, query: URLSearchParams): string {

@@ -5,11 +5,10 @@ import { soundOf } from "../audio/sound-answer.ts";
 import { type Provider, ProviderFailure, type ProviderSettings } from "../interface.ts";
 import type { Speech, SpeechCall, SpeechFormat, Transcript, TranscriptionCall } from "../media.ts";
 import type { AnswerThread } from "../thread-work.ts";
-import { failureOfThrown } from "../transport/call-failures.ts";
 import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
-import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
+import type { FormPart } from "../transport/multipart-upload.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
@@ -41,7 +40,7 @@ export function createElevenLabsProvider(
     workThread,
     failureOfStatus,
   });
-  const api = new ElevenLabsApi(baseUrl, headers, wire);
+  const api = new ElevenLabsApi(baseUrl, wire);
   return {
     speak: (call) => api.speak(call),
     transcribe: (call) => api.transcribe(call),
@@ -51,54 +50,30 @@ export function createElevenLabsProvider(
 
 class ElevenLabsApi {
   readonly #baseUrl: string;
-  readonly #headers: Readonly<Record<string, string>>;
   readonly #wire: HttpJsonProvider;
 
-  constructor(baseUrl: string, headers: Readonly<Record<string, string>>, wire: HttpJsonProvider) {
+  constructor(baseUrl: string, wire: HttpJsonProvider) {
     this.#baseUrl = baseUrl;
-    this.#headers = headers;
     this.#wire = wire;
   }
 
   async speak(call: SpeechCall): Promise<Speech> {
-    try {
-      const path = `/text-to-speech/${voiceId(call.voice)}/stream`;
-      const url = `${endpointUrl(this.#baseUrl, path)}?output_format=${OUTPUT_FORMATS[call.format]}`;
-      const response = await this.#wire.post(url, speechBody(call), call);
-      const { failureContext } = this.#wire;
-      const failureOf = (answer: unknown) => failureInside(answer, failureContext);
-      const speech = await soundOf(
-        response,
-        call.format,
-        call.abortNotice ?? call.signal,
-        failureOf,
-      );
-      const heading = headingOf(call.format);
-      return heading === undefined ? speech : speechOf(speech.reader(), call, undefined, heading);
-    } catch (error) {
-      throw failureOfThrown(error, call.abortNotice ?? call.signal);
-    }
+    const path = `/text-to-speech/${voiceId(call.voice)}/stream`;
+    const url = `${endpointUrl(this.#baseUrl, path)}?output_format=${OUTPUT_FORMATS[call.format]}`;
+    const response = await this.#wire.post(url, speechBody(call), call);
+    const speech = await soundOf(response, call, (answer) =>
+      failureInside(answer, this.#wire.failureContext),
+    );
+    const heading = headingOf(call.format);
+    return heading === undefined ? speech : speechOf(speech.reader(), call, undefined, heading);
   }
 
   async transcribe(call: TranscriptionCall): Promise<Transcript> {
-    try {
-      const { contentType, body, bodyBytes } = multipartForm(formOf(call));
-      const response = await this.#wire.send(
-        {
-          method: "POST",
-          url: endpointUrl(this.#baseUrl, "/speech-to-text"),
-          headers: { ...this.#headers, "content-type": contentType },
-          body,
-          bodyBytes,
-        },
-        call,
-      );
-      const { needs } = call;
-      const { failureContext } = this.#wire;
-      return await this.#wire.read(response, elevenLabsTranscript, { needs, failureContext }, call);
-    } catch (error) {
-      throw failureOfThrown(error, call.abortNotice ?? call.signal);
-    }
+    const url = endpointUrl(this.#baseUrl, "/speech-to-text");
+    const response = await this.#wire.postForm(url, formOf(call), call);
+    const { needs } = call;
+    const { failureContext } = this.#wire;
+    return this.#wire.read(response, elevenLabsTranscript, { needs, failureContext }, call);
   }
 }
 

@@ -5,7 +5,7 @@ import { dimensionsOf, imageFormOf, ratioOfSize } from "../image-models.ts";
 import { type Provider, ProviderFailure, type ProviderSettings } from "../interface.ts";
 import type { GeneratedImages, ImageCall } from "../media.ts";
 import { failureOfErrorBody, failureOfStatus } from "../openai/failure-mapping.ts";
-import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
 import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
@@ -63,18 +63,14 @@ class FalQueue {
   /** Queues a request and waits for its images. Rejects with ProviderFailure. */
   async image(call: ImageCall): Promise<GeneratedImages> {
     const signal = call.abortNotice ?? call.signal;
+    const queued = await this.#submit(call);
     try {
-      const queued = await this.#submit(call);
-      try {
-        await untilDone(() => this.#isDone(queued, call), signal, this.#clock);
-      } catch (error) {
-        if (signal.aborted) this.#cancel(queued);
-        throw error;
-      }
-      return this.#imagesOf(await this.#get(queued.response_url, call));
+      await untilDone(() => this.#isDone(queued, call), signal, this.#clock);
     } catch (error) {
-      throw failureOfThrown(error, signal);
+      if (signal.aborted) this.#cancel(queued);
+      throw error;
     }
+    return this.#imagesOf(await this.#get(queued.response_url, call));
   }
 
   async #submit(call: ImageCall): Promise<Fields> {

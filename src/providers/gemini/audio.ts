@@ -2,7 +2,7 @@ import { headingOf, speechOf } from "../audio/made-sound.ts";
 import { soundOfEvents, wholeSound } from "../audio/sound-events.ts";
 import { type Provider, ProviderFailure, type ProviderSettings } from "../interface.ts";
 import type { Speech, SpeechCall, Transcript, TranscriptionCall } from "../media.ts";
-import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
 import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
 import { isEventStream } from "../transport/provider-response.ts";
@@ -34,25 +34,15 @@ export function geminiAudio(
     return endpointUrl(settings.baseUrl, `/${path}:${method}`);
   };
   return {
-    async speak(call) {
-      try {
-        return await speech(wire, (method) => urlOf(call.model, method), call);
-      } catch (error) {
-        throw failureOfThrown(error, call.abortNotice ?? call.signal);
-      }
-    },
+    speak: (call) => speech(wire, (method) => urlOf(call.model, method), call),
     async transcribe(call) {
-      try {
-        const url = urlOf(call.model, "generateContent");
-        const body = jsonWithFiles(transcriptionBody(call));
-        const response = await wire.send({ method: "POST", url, headers, body }, call);
-        const { requestId } = call;
-        const { failureContext } = wire;
-        const options = { requestId, failureContext };
-        return transcriptOf(await wire.read(response, wholeResponse, options, call));
-      } catch (error) {
-        throw failureOfThrown(error, call.abortNotice ?? call.signal);
-      }
+      const url = urlOf(call.model, "generateContent");
+      const body = jsonWithFiles(transcriptionBody(call));
+      const response = await wire.send({ method: "POST", url, headers, body }, call);
+      const { requestId } = call;
+      const { failureContext } = wire;
+      const options = { requestId, failureContext };
+      return transcriptOf(await wire.read(response, wholeResponse, options, call));
     },
   };
 }

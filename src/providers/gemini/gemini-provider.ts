@@ -125,24 +125,16 @@ export class GeminiClient {
     }
   }
 
-  /**
-   * Runs a function that can send any number of requests to the model of the call. Rejects with
-   * ProviderFailure.
-   */
+  /** Runs a function that can send any number of requests to the model of the call. */
   async withModel<Result>(
     call: ModelCall,
     run: (ask: PostToModel) => Promise<Result>,
   ): Promise<Result> {
-    const signal = call.abortNotice ?? call.signal;
-    try {
-      return await run(async (method, body, read, inputs, maxBytes) => {
-        const response = await this.#post(method, body, call);
-        const { failureContext } = this.#wire;
-        return this.#wire.read(response, read, { inputs, failureContext }, call, maxBytes);
-      });
-    } catch (error) {
-      throw failureOfThrown(error, signal);
-    }
+    return run(async (method, body, read, inputs, maxBytes) => {
+      const response = await this.#post(method, body, call);
+      const { failureContext } = this.#wire;
+      return this.#wire.read(response, read, { inputs, failureContext }, call, maxBytes);
+    });
   }
 
   /** Resolves if the method answers with a success status, whatever its body says. */

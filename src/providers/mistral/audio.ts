@@ -14,9 +14,8 @@ import { requestHeaders } from "../openai/chat/chat-provider.ts";
 import { failureOfStatus } from "../openai/failure-mapping.ts";
 import { openAiVariant } from "../openai/openai-variants.ts";
 import type { AnswerThread } from "../thread-work.ts";
-import { failureOfThrown } from "../transport/call-failures.ts";
 import { HttpJsonProvider } from "../transport/http-json-provider.ts";
-import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
+import type { FormPart } from "../transport/multipart-upload.ts";
 import { type HttpClient, isEventStream, isJson } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { MistralSpeechDecoder, mistralSpeech } from "./speech.ts";
@@ -45,28 +44,8 @@ export function mistralAudio(
   });
   const { baseUrl } = settings;
   return {
-    async speak(call) {
-      try {
-        return await speech(wire, endpointUrl(baseUrl, "/audio/speech"), call);
-      } catch (error) {
-        throw failureOfThrown(error, call.abortNotice ?? call.signal);
-      }
-    },
-    async transcribe(call) {
-      try {
-        const { contentType, body, bodyBytes } = multipartForm(formOf(call));
-        const request = {
-          method: "POST",
-          url: endpointUrl(baseUrl, "/audio/transcriptions"),
-          headers: { ...headers, "content-type": contentType },
-          body,
-          bodyBytes,
-        };
-        return await transcript(wire, request, call);
-      } catch (error) {
-        throw failureOfThrown(error, call.abortNotice ?? call.signal);
-      }
-    },
+    speak: (call) => speech(wire, endpointUrl(baseUrl, "/audio/speech"), call),
+    transcribe: (call) => transcript(wire, endpointUrl(baseUrl, "/audio/transcriptions"), call),
   };
 }
 
@@ -99,10 +78,10 @@ async function speech(wire: HttpJsonProvider, url: string, call: SpeechCall): Pr
 
 async function transcript(
   wire: HttpJsonProvider,
-  request: Parameters<HttpJsonProvider["send"]>[0],
+  url: string,
   call: TranscriptionCall,
 ): Promise<Transcript | TranscriptStream> {
-  const response = await wire.send(request, call);
+  const response = await wire.postForm(url, formOf(call), call);
   const { needs } = call;
   const { failureContext } = wire;
   if (call.stream && isEventStream(response.headers.get("content-type"))) {

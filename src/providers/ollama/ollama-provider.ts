@@ -95,14 +95,10 @@ class OllamaApi {
   }
 
   async embed(call: EmbedCall): Promise<Embeddings> {
-    try {
-      const response = await this.#wire.post(this.#addresses.embed, embedBody(call), call);
-      const { failureContext } = this.#wire;
-      const options = { inputs: call.inputs.length, failureContext };
-      return await this.#wire.read(response, embeddingsRead, options, call);
-    } catch (error) {
-      throw failureOfThrown(error, call.abortNotice ?? call.signal);
-    }
+    const response = await this.#wire.post(this.#addresses.embed, embedBody(call), call);
+    const { failureContext } = this.#wire;
+    const options = { inputs: call.inputs.length, failureContext };
+    return this.#wire.read(response, embeddingsRead, options, call);
   }
 
   #wholeOf(response: ProviderResponse, call: ChatCall): Promise<ChatAnswer> {

@@ -4,7 +4,7 @@ import type { Usage } from "../../lib/usage.ts";
 import type { EmbedCall, Embeddings, ProviderSettings } from "../interface.ts";
 import { AnswerRead, type AnswerReading, readAnswerText } from "../thread-work.ts";
 import { MAX_COMPLETION_BYTES, readAnswer, readErrorBody } from "../transport/bounded-body.ts";
-import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
 import { type HttpClient, sendRequest } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
@@ -29,30 +29,26 @@ export function openAiEmbed(options: EmbedOptions): (call: EmbedCall) => Promise
   const isBase64 = openAiVariant(settings.type).embedsBase64;
   return async (call) => {
     const signal = call.abortNotice ?? call.signal;
-    try {
-      const body = JSON.stringify({
-        ...call.fields,
-        model: call.model,
-        input: call.inputs,
-        ...(isBase64 && { encoding_format: "base64" }),
-        ...(call.dimensions !== undefined && { dimensions: call.dimensions }),
-      });
-      const { connectTimeoutMs } = settings;
-      const { onNewConnection } = call;
-      const request = { method: "POST", headers, body, signal, connectTimeoutMs, onNewConnection };
-      const response = await sendRequest(client, url, request);
-      if (response.status < 200 || response.status > 299) {
-        const text = await readErrorBody(response, clock);
-        throw failureOfStatus(response.status, response.headers, text, failureContext);
-      }
-      const text = await readAnswer(response, MAX_COMPLETION_BYTES);
-      if (text === undefined) throw brokenAnswer("too many bytes");
-      const { apiKey, nowMs } = failureContext;
-      const readOptions = { inputs: call.inputs.length, failureContext: { apiKey, nowMs } };
-      return await readAnswerText(reading, openAiEmbeddings, text, readOptions, signal);
-    } catch (error) {
-      throw failureOfThrown(error, signal);
+    const body = JSON.stringify({
+      ...call.fields,
+      model: call.model,
+      input: call.inputs,
+      ...(isBase64 && { encoding_format: "base64" }),
+      ...(call.dimensions !== undefined && { dimensions: call.dimensions }),
+    });
+    const { connectTimeoutMs } = settings;
+    const { onNewConnection } = call;
+    const request = { method: "POST", headers, body, signal, connectTimeoutMs, onNewConnection };
+    const response = await sendRequest(client, url, request);
+    if (response.status < 200 || response.status > 299) {
+      const text = await readErrorBody(response, clock);
+      throw failureOfStatus(response.status, response.headers, text, failureContext);
     }
+    const text = await readAnswer(response, MAX_COMPLETION_BYTES);
+    if (text === undefined) throw brokenAnswer("too many bytes");
+    const { apiKey, nowMs } = failureContext;
+    const readOptions = { inputs: call.inputs.length, failureContext: { apiKey, nowMs } };
+    return readAnswerText(reading, openAiEmbeddings, text, readOptions, signal);
   };
 }
 

@@ -1,7 +1,6 @@
 import { dimensionsOf, GPT_IMAGE_SIZES, ratioOfSize } from "../image-models.ts";
 import type { GeneratedImages, ImageCall, ImageEvent, ImageStream, MediaFile } from "../media.ts";
 import { MAX_IMAGES_BYTES } from "../transport/bounded-body.ts";
-import { failureOfThrown } from "../transport/call-failures.ts";
 import type { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { FileInJson, jsonWithFiles } from "../transport/json-with-files.ts";
 import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
@@ -86,25 +85,21 @@ export interface OpenAiImagesOptions {
 export function openAiImages({ wire, type, baseUrl, headers }: OpenAiImagesOptions) {
   return async (call: ImageCall): Promise<GeneratedImages | ImageStream> => {
     const { path, body, bodyBytes, contentType } = imageRequest(call, type);
-    try {
-      const request = {
-        method: "POST",
-        url: endpointUrl(baseUrl, path),
-        headers: contentType === undefined ? headers : { ...headers, "content-type": contentType },
-        body,
-        bodyBytes,
-      };
-      const response = await wire.send(request, call);
-      if (call.stream && isEventStream(response.headers.get("content-type"))) {
-        const decoder = new ImageEventDecoder(call.count, wire.failureContext);
-        const reader = wire.reader<ImageEvent>(response, decoder);
-        return { kind: "image-events", reader: () => reader };
-      }
-      const { failureContext } = wire;
-      return await wire.read(response, openAiImageList, { failureContext }, call, MAX_IMAGES_BYTES);
-    } catch (error) {
-      throw failureOfThrown(error, call.abortNotice ?? call.signal);
+    const request = {
+      method: "POST",
+      url: endpointUrl(baseUrl, path),
+      headers: contentType === undefined ? headers : { ...headers, "content-type": contentType },
+      body,
+      bodyBytes,
+    };
+    const response = await wire.send(request, call);
+    if (call.stream && isEventStream(response.headers.get("content-type"))) {
+      const decoder = new ImageEventDecoder(call.count, wire.failureContext);
+      const reader = wire.reader<ImageEvent>(response, decoder);
+      return { kind: "image-events", reader: () => reader };
     }
+    const { failureContext } = wire;
+    return wire.read(response, openAiImageList, { failureContext }, call, MAX_IMAGES_BYTES);
   };
 }
 

@@ -9,7 +9,7 @@ import type {
 } from "../interface.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
-import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
 import type { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
@@ -27,14 +27,10 @@ export function openAiModerate(
   const url = endpointUrl(settings.baseUrl, "/moderations");
   return async (call: ModerationCall) => {
     const { model, input, fields } = call;
-    try {
-      const response = await wire.post(url, JSON.stringify({ ...fields, model, input }), call);
-      const results = typeof input[0] === "string" ? input.length : 1;
-      const { failureContext } = wire;
-      return await wire.read(response, moderationsRead, { results, failureContext }, call);
-    } catch (error) {
-      throw failureOfThrown(error, call.abortNotice ?? call.signal);
-    }
+    const response = await wire.post(url, JSON.stringify({ ...fields, model, input }), call);
+    const results = typeof input[0] === "string" ? input.length : 1;
+    const { failureContext } = wire;
+    return wire.read(response, moderationsRead, { results, failureContext }, call);
   };
 }
 

@@ -35,18 +35,12 @@ export function openAiSpeak(
   const url = endpointUrl(settings.baseUrl, "/audio/speech");
   const hasEvents = speaksInEvents(settings);
   return async (call) => {
-    const signal = call.abortNotice ?? call.signal;
     const isEventModel = ![call.model, call.modelId ?? ""].some((name) => BY_CHARACTER.test(name));
     const requestsEvents = hasEvents && isEventModel && call.needsUsage === true;
-    try {
-      const response = await wire.post(url, speechBody(call, requestsEvents), call);
-      const isEvents = EVENT_STREAM.test(response.headers.get("content-type") ?? "");
-      if (isEvents) return decodedSpeech(response, call, signal, wire);
-      const failureIn = (value: unknown) => failureInside(value, wire.failureContext);
-      return await soundOf(response, call.format, signal, failureIn);
-    } catch (error) {
-      throw failureOfThrown(error, signal);
-    }
+    const response = await wire.post(url, speechBody(call, requestsEvents), call);
+    const isEvents = EVENT_STREAM.test(response.headers.get("content-type") ?? "");
+    if (isEvents) return decodedSpeech(response, call, wire);
+    return soundOf(response, call, (value) => failureInside(value, wire.failureContext));
   };
 }
 
@@ -76,12 +70,11 @@ function speechBody(call: SpeechCall, requestsEvents: boolean): string {
 
 function decodedSpeech(
   response: ProviderResponse,
-  { format }: SpeechCall,
-  signal: AbortNotice,
+  { format, abortNotice, signal }: SpeechCall,
   wire: HttpJsonProvider,
 ): Speech {
   const events = wire.reader(response, new SpeechDecoder(wire.failureContext));
-  const reader = new DecodedSound(events, signal);
+  const reader = new DecodedSound(events, abortNotice ?? signal);
   return { contentType: SOUND_TYPES[format], reader: () => reader, usage: () => reader.usage };
 }
 

@@ -14,9 +14,9 @@ import type {
 } from "../media.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
-import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
 import type { HttpJsonProvider } from "../transport/http-json-provider.ts";
-import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
+import type { FormPart } from "../transport/multipart-upload.ts";
 import { isEventStream } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
@@ -38,33 +38,20 @@ const PATHS: Readonly<Record<TranscriptionCall["task"], string>> = {
 export function openAiTranscribe(
   wire: HttpJsonProvider,
   settings: ProviderSettings,
-  headers: Readonly<Record<string, string>>,
 ): (call: TranscriptionCall) => Promise<Transcript | TranscriptStream> {
   return async (call) => {
-    const signal = call.abortNotice ?? call.signal;
-    try {
-      const requestsTimes = asksForDuration(settings.type, call);
-      const { contentType, body, bodyBytes } = multipartForm(partsOf(call, requestsTimes));
-      const request = {
-        method: "POST",
-        url: endpointUrl(settings.baseUrl, PATHS[call.task]),
-        headers: { ...headers, "content-type": contentType },
-        body,
-        bodyBytes,
-      };
-      const response = await wire.send(request, call);
-      if (call.stream && isEventStream(response.headers.get("content-type"))) {
-        const reader = wire.reader(response, new TranscriptDecoder(wire.failureContext));
-        return { kind: "transcript-events", reader: () => reader };
-      }
-      const { failureContext } = wire;
-      const transcript = await wire.read(response, openAiTranscript, { failureContext }, call);
-      if (!requestsTimes) return transcript;
-      const { segments: _, words: __, ...untimed } = transcript;
-      return untimed;
-    } catch (error) {
-      throw failureOfThrown(error, signal);
+    const requestsTimes = asksForDuration(settings.type, call);
+    const url = endpointUrl(settings.baseUrl, PATHS[call.task]);
+    const response = await wire.postForm(url, partsOf(call, requestsTimes), call);
+    if (call.stream && isEventStream(response.headers.get("content-type"))) {
+      const reader = wire.reader(response, new TranscriptDecoder(wire.failureContext));
+      return { kind: "transcript-events", reader: () => reader };
     }
+    const { failureContext } = wire;
+    const transcript = await wire.read(response, openAiTranscript, { failureContext }, call);
+    if (!requestsTimes) return transcript;
+    const { segments: _, words: __, ...untimed } = transcript;
+    return untimed;
   };
 }
 

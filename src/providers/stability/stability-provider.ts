@@ -7,11 +7,11 @@ import type { GeneratedImages, ImageCall } from "../media.ts";
 import { failureInside, failureOfStatus } from "../openai/failure-mapping.ts";
 import { AnswerRead, type AnswerThread } from "../thread-work.ts";
 import { MAX_IMAGES_BYTES, parsedAnswer } from "../transport/bounded-body.ts";
-import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
+import { brokenAnswer } from "../transport/call-failures.ts";
 import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { assertKeyIsCarried } from "../transport/json-headers.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
-import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
+import type { FormPart } from "../transport/multipart-upload.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
@@ -48,20 +48,11 @@ export function createStabilityProvider(
   });
   return {
     async image(call) {
-      const { contentType, body, bodyBytes } = multipartForm(formParts(call));
       const url = endpointUrl(baseUrl, `/stable-image/generate/${pathOf(call.model)}`);
-      const withType = { ...headers, "content-type": contentType };
-      try {
-        const response = await wire.send(
-          { method: "POST", url, headers: withType, body, bodyBytes },
-          call,
-        );
-        const { failureContext } = wire;
-        const options = { failureContext, outputFormat: call.outputFormat ?? "png" };
-        return await wire.read(response, stableImage, options, call, MAX_IMAGES_BYTES);
-      } catch (error) {
-        throw failureOfThrown(error, call.abortNotice ?? call.signal);
-      }
+      const response = await wire.postForm(url, formParts(call), call);
+      const { failureContext } = wire;
+      const options = { failureContext, outputFormat: call.outputFormat ?? "png" };
+      return wire.read(response, stableImage, options, call, MAX_IMAGES_BYTES);
     },
     imageFields: imageFieldsOf(type),
     checkKey: () =>

@@ -26,6 +26,7 @@ import {
   readWhole,
 } from "./bounded-body.ts";
 import { brokenAnswer } from "./call-failures.ts";
+import { type FormPart, multipartForm } from "./multipart-upload.ts";
 import {
   type HttpClient,
   type ProviderRequest,
@@ -99,6 +100,13 @@ export class HttpJsonProvider {
     const { headers } = this.#options;
     const allHeaders = typeof headers === "function" ? await headers(url, body) : headers;
     return this.send({ method: "POST", url, headers: allHeaders, body }, call);
+  }
+
+  /** Sends a form in a POST request and returns the response. Rejects if the status is not a success. */
+  postForm(url: string, parts: readonly FormPart[], call: Call): Promise<ProviderResponse> {
+    const { contentType, body, bodyBytes } = multipartForm(parts);
+    const headers = { ...this.#options.headers, "content-type": contentType };
+    return this.send({ method: "POST", url, headers, body, bodyBytes }, call);
   }
 
   /** Sends any request, with the headers in it, and returns the response. Rejects if the status is not a success. */

@@ -7,9 +7,8 @@ import { requestHeaders } from "../openai/chat/chat-provider.ts";
 import { failureInside, failureOfStatus } from "../openai/failure-mapping.ts";
 import { openAiVariant } from "../openai/openai-variants.ts";
 import type { AnswerThread } from "../thread-work.ts";
-import { failureOfThrown } from "../transport/call-failures.ts";
 import { HttpJsonProvider } from "../transport/http-json-provider.ts";
-import { type FormPart, multipartForm } from "../transport/multipart-upload.ts";
+import type { FormPart } from "../transport/multipart-upload.ts";
 import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { xaiTranscript } from "./transcript.ts";
@@ -41,34 +40,14 @@ export function xaiAudio(
   const { baseUrl } = settings;
   return {
     async speak(call) {
-      try {
-        const response = await wire.post(endpointUrl(baseUrl, "/tts"), speechBody(call), call);
-        const { failureContext } = wire;
-        const failureOf = (answer: unknown) => failureInside(answer, failureContext);
-        return await soundOf(response, call.format, call.abortNotice ?? call.signal, failureOf);
-      } catch (error) {
-        throw failureOfThrown(error, call.abortNotice ?? call.signal);
-      }
+      const response = await wire.post(endpointUrl(baseUrl, "/tts"), speechBody(call), call);
+      return soundOf(response, call, (answer) => failureInside(answer, wire.failureContext));
     },
     async transcribe(call) {
-      try {
-        const { contentType, body, bodyBytes } = multipartForm(formOf(call));
-        const response = await wire.send(
-          {
-            method: "POST",
-            url: endpointUrl(baseUrl, "/stt"),
-            headers: { ...headers, "content-type": contentType },
-            body,
-            bodyBytes,
-          },
-          call,
-        );
-        const { needs, language } = call;
-        const { failureContext } = wire;
-        return await wire.read(response, xaiTranscript, { needs, language, failureContext }, call);
-      } catch (error) {
-        throw failureOfThrown(error, call.abortNotice ?? call.signal);
-      }
+      const response = await wire.postForm(endpointUrl(baseUrl, "/stt"), formOf(call), call);
+      const { needs, language } = call;
+      const { failureContext } = wire;
+      return wire.read(response, xaiTranscript, { needs, language, failureContext }, call);
     },
   };
 }

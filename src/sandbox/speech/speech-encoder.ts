@@ -3,6 +3,8 @@ export const SAMPLE_RATE = 24_000;
 
 /** Encodes samples as a file, piece by piece. */
 export interface SpeechEncoder {
+  /** True if the encoder sends a recording and ignores the samples. */
+  readonly isRecording?: true;
   /** Samples of a frame. The last frame can have fewer. */
   readonly frameSamples: number;
   /** Number of silent samples to add at the end, so that the decoder outputs all of the speech. */

@@ -5,9 +5,8 @@ import type { Speech, SpeechCall, SpeechFormat } from "../../providers/media.ts"
 import { SLOW_TOKEN_DELAY_MS, TOKENS_BEFORE_BREAK, unknownModel } from "../drills.ts";
 import { GeneratedPieces } from "../generated-pieces.ts";
 import { aborted, waitOn } from "../wait.ts";
-import { aacEncoder } from "./aac.ts";
+import { aacClip, mp3Clip } from "./clips.ts";
 import { flacEncoder } from "./flac.ts";
-import { mp3Encoder } from "./mp3.ts";
 import { opusEncoder } from "./ogg-opus.ts";
 import type { SpeechEncoder, SpeechFacts } from "./speech-encoder.ts";
 import { spokenTextMark } from "./spoken-text.ts";
@@ -32,9 +31,9 @@ const MODELS: ReadonlyMap<string, SpeechPace> = new Map([
 const ENCODERS: Readonly<
   Record<SpeechFormat, (facts: SpeechFacts) => SpeechEncoder | Promise<SpeechEncoder>>
 > = {
-  mp3: mp3Encoder,
+  mp3: mp3Clip,
   opus: opusEncoder,
-  aac: aacEncoder,
+  aac: aacClip,
   flac: flacEncoder,
   wav: waveEncoder,
   pcm: pcmEncoder,
@@ -47,7 +46,8 @@ const MAX_SPEED = 4;
 const PIECE_SAMPLES = 4_800;
 
 /**
- * Returns speech by formant synthesis, created while it is read. The same call gets the same bytes. The file
+ * Returns speech by formant synthesis, or a recording in MP3 and AAC, created while it is read. The same call gets
+ * the same bytes. The file
  * contains the text in a tag (see `spoken-text.ts`), except for `pcm`, which has no tags. Throws
  * ProviderFailure.
  */
@@ -110,7 +110,7 @@ function* piecesOf(
   let samplesInPiece = 0;
   for (let offset = 0; offset < totalSamples; offset += frameSamples) {
     const frame = samples.subarray(0, Math.min(frameSamples, totalSamples - offset));
-    synthesiser.fill(frame);
+    if (!encoder.isRecording) synthesiser.fill(frame);
     parts.push(encoder.encode(frame, offset + frameSamples >= totalSamples));
     samplesInPiece += frame.length;
     if (samplesInPiece < PIECE_SAMPLES) continue;

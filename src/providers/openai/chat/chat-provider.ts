@@ -146,7 +146,7 @@ class OpenAiChatProvider implements ChatProvider, AnswerReader {
     this.moderate = openAiModerate(wire, settings);
     this.rerank = openAiRerank(wire, settings);
     this.speak = openAiSpeak(wire, settings);
-    this.transcribe = openAiTranscribe(wire, settings, this.#headers);
+    this.transcribe = openAiTranscribe(wire, settings);
     const { hostname } = new URL(this.#url);
     this.#plainDeltas = isOpenAiItself(settings.type, hostname);
   }
