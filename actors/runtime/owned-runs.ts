@@ -30,7 +30,7 @@ export class OwnedRun {
 export interface OwnedWork<Run extends OwnedRun> {
   /** Kind of the leases. */
   readonly kind: string;
-  begin(lease: Lease): Run;
+  begin(lease: Lease, organizationId?: string): Run;
   /**
    * Works on the object. Resolves when there is no work left for now. Errors of an abandoned run are not
    * reported.
@@ -38,8 +38,8 @@ export interface OwnedWork<Run extends OwnedRun> {
   work(run: Run): Promise<void>;
   /** Called after `work`, whether it succeeded or failed, and before the lease is released. */
   close?(run: Run): void;
-  /** Called when the lease is released and another run can start. */
-  onRoom?(): void;
+  /** Called when the lease of an ended run is released and another run can start. */
+  onRoom?(ended: Run): void;
 }
 
 interface OwnedRunsDependencies {
@@ -75,36 +75,45 @@ export class OwnedRuns<Run extends OwnedRun> {
     return this.#runs.get(id);
   }
 
-  /** Returns organizations with at least this number of runs here. */
-  organizationsWith(least: number): string[] {
+  all(): Iterable<Run> {
+    return this.#runs.values();
+  }
+
+  /** Returns the number of runs of each organization. */
+  countsByOrganization(): Map<string, number> {
     const counts = new Map<string, number>();
     for (const { organizationId } of this.#runs.values()) {
       if (organizationId !== undefined)
         counts.set(organizationId, (counts.get(organizationId) ?? 0) + 1);
     }
-    return [...counts].filter(([, runs]) => runs >= least).map(([id]) => id);
+    return counts;
+  }
+
+  /** Returns organizations with at least this number of runs here. */
+  organizationsWith(least: number): string[] {
+    return [...this.countsByOrganization()].filter(([, runs]) => runs >= least).map(([id]) => id);
   }
 
   /** Starts a run, as `OwnedKind.start` requires. */
-  start(lease: Lease): void {
+  start(lease: Lease, organizationId?: string): void {
     const { ownership, onError } = this.#dependencies;
     const earlier = this.get(lease.id);
     if (earlier !== undefined) {
       // The earlier run's lease was released or lost, but the run has not ended yet.
-      void earlier.over.then(() => this.start(lease));
+      void earlier.over.then(() => this.start(lease, organizationId));
       return;
     }
     if (this.#isStopped) {
       ownership.release([lease]).catch(onError);
       return;
     }
-    const run = this.#owned.begin(lease);
+    const run = this.#owned.begin(lease, organizationId);
     this.#runs.set(lease.id, run);
     run.over = this.#run(run)
       .catch(onError)
       .finally(() => {
         this.#runs.delete(lease.id);
-        if (!this.#isStopped) this.#owned.onRoom?.();
+        if (!this.#isStopped) this.#owned.onRoom?.(run);
       });
   }
 

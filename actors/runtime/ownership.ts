@@ -199,11 +199,11 @@ export interface OwnedKind {
   readonly kind: string;
   /**
    * Returns at most `limit` ids of actors that have work now and no live owner (view `owned_actors`), longest
-   * wait first.
+   * wait first. A map also states their organizations, which `start` receives.
    */
-  findWork(limit: number): Promise<readonly string[]>;
+  findWork(limit: number): Promise<readonly string[] | Map<string, string>>;
   /** Starts the work under the lease. Must not throw. The work itself releases the lease when it has ended. */
-  start(lease: Lease): void;
+  start(lease: Lease, organizationId?: string): void;
 }
 
 /**
@@ -229,6 +229,8 @@ const MAX_ROUNDS_A_SWEEP = 20;
 /** Age above which any instance can claim work. It is less than the time between two sweeps. */
 const LEFT_OVER_MS = 750;
 const REMEMBERED_MS = 3_000;
+
+const NO_ORGANIZATIONS: ReadonlyMap<string, string> = new Map();
 
 interface SweptKind {
   readonly owned: OwnedKind;
@@ -294,10 +296,12 @@ export class UnownedWork {
   async #sweepKind(kind: SweptKind): Promise<void> {
     const leftToOthers = this.#remembered(kind.leftToOthers);
     for (let round = 0; round < MAX_ROUNDS_A_SWEEP; round++) {
-      const ids = await kind.owned.findWork(MAX_FOUND);
+      const found = await kind.owned.findWork(MAX_FOUND);
+      const organizations = found instanceof Map ? found : NO_ORGANIZATIONS;
+      const ids = found instanceof Map ? [...found.keys()] : found;
       const mine = this.#shareOf(ids, kind.leftToOthers, leftToOthers);
       if (mine.length === 0) break;
-      const claimed = await this.#claim(kind.owned, mine);
+      const claimed = await this.#claim(kind.owned, mine, organizations);
       if (claimed === 0 || ids.length < MAX_FOUND) break;
     }
     kind.leftToOthers = leftToOthers;
@@ -312,13 +316,17 @@ export class UnownedWork {
     return new Map([...leftToOthers].filter(([, atMs]) => atMs > sinceMs));
   }
 
-  async #claim(owned: OwnedKind, ids: readonly string[]): Promise<number> {
+  async #claim(
+    owned: OwnedKind,
+    ids: readonly string[],
+    organizations: ReadonlyMap<string, string>,
+  ): Promise<number> {
     const leases = await this.#dependencies.ownership.claim(owned.kind, ids);
     if (this.#isStopped) {
       await this.#dependencies.ownership.release(leases);
       return 0;
     }
-    for (const lease of leases) owned.start(lease);
+    for (const lease of leases) owned.start(lease, organizations.get(lease.id));
     return leases.length;
   }
 

@@ -42,18 +42,24 @@ const MAX_CLOSE_MS = 5_000;
 const NOT_NULL_VIOLATION = "23502";
 const CHECK_VIOLATION = "23514";
 
+/** The engine whose charges and holds a ledger writes. Its methods must not throw. */
+export interface LedgerEngine {
+  /** Returns the holds of each batch. Absent if holds are in memory. */
+  readonly holdQueue?: HoldSource;
+  /** Called after a batch is durable and before its units are notified. */
+  committed(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void;
+  /** Called if a charge became durable although its caller had given up: it has to be refunded. */
+  refund(settlement: Settlement): void;
+}
+
+const NO_ENGINE: LedgerEngine = { committed() {}, refund() {} };
+
 export interface GroupCommitDependencies {
   /** A separate connection, so that no read delays a commit. */
   readonly sql: Database;
   readonly instance: InstanceIdentity;
-  /** Called after a batch is durable and before its units are notified. Must not throw. */
-  onCommitted(settlements: readonly Settlement[], totals: ReadonlyMap<string, AccountTotals>): void;
   /** Called when the database says that this instance was declared dead: it must stop. */
   onFenced(): void;
-  /**
-   * Called if a charge became durable although its caller had given up: it has to be refunded. Must not throw.
-   */
-  onPostedAbandoned(settlement: Settlement): void;
   /**
    * Called if a CHECK constraint of the accounts has rejected a unit on its own: the program is at fault, and would
    * have overspent. Must not throw.
@@ -62,8 +68,6 @@ export interface GroupCommitDependencies {
   onBatch?(sizeUnits: number, durationMs: number): void;
   /** How a batch is written if holds are in the database. Undefined if they are in memory. */
   readonly commitBatch?: CommitBatch;
-  /** Returns the holds of each batch. */
-  readonly holds?: HoldSource;
   /** Resolves when a try of unknown outcome has certainly ended, committed or rolled back. */
   endEarlierTry(): Promise<void>;
   /** Clock for the delays between tries. */
@@ -79,6 +83,7 @@ export interface GroupCommitDependencies {
 export class GroupCommit {
   readonly #dependencies: GroupCommitDependencies;
   readonly #clock: Clock;
+  #engine = NO_ENGINE;
   #queue: Unit[] = [];
   readonly #resting: DelayedUnits;
   readonly #knownAccounts = new Set<string>();
@@ -91,6 +96,11 @@ export class GroupCommit {
     this.#dependencies = dependencies;
     this.#clock = dependencies.clock ?? systemClock;
     this.#resting = new DelayedUnits(this.#clock, (unit) => this.post(unit));
+  }
+
+  /** Lets the engine know about commits, and takes its holds. An engine calls it when it is constructed. */
+  subscribe(engine: LedgerEngine): void {
+    this.#engine = engine;
   }
 
   get queuedUnits(): number {
@@ -164,7 +174,7 @@ export class GroupCommit {
   }
 
   get #hasWork(): boolean {
-    return this.#queue.length > 0 || this.#dependencies.holds?.hasWork === true;
+    return this.#queue.length > 0 || this.#engine.holdQueue?.hasWork === true;
   }
 
   async #pump(): Promise<void> {
@@ -178,14 +188,14 @@ export class GroupCommit {
   }
 
   async #writeBatch(): Promise<void> {
-    const { holds } = this.#dependencies;
+    const { holdQueue } = this.#engine;
     const units = this.#takeBatch();
     const sizeUnits = units.length;
     const startedMs = performance.now();
     const administration = units.some(isAdministration) ? units.filter(isAdministration) : NONE;
     const ledger =
       administration === NONE ? units : units.filter((unit) => !isAdministration(unit));
-    if (holds !== undefined) for (const hold of holds.take()) ledger.push(unitOfHold(hold));
+    if (holdQueue !== undefined) for (const hold of holdQueue.take()) ledger.push(unitOfHold(hold));
     if (ledger.length > 0) await this.#settleUnits(ledger);
     if (administration.length > 0) await this.#writeUnits(administration);
     this.#dependencies.onBatch?.(sizeUnits, performance.now() - startedMs);
@@ -286,7 +296,7 @@ export class GroupCommit {
     const units = withoutAbandoned(submitted);
     if (units.length === 0) return;
     // If other instances run, a transaction locks all its accounts in one step, in the order of their ids.
-    if (this.#dependencies.holds !== undefined && units.length > 1 && units.some(locksAccounts)) {
+    if (this.#engine.holdQueue !== undefined && units.length > 1 && units.some(locksAccounts)) {
       await this.#writeUnits(units.filter((unit) => !locksAccounts(unit)));
       for (const unit of units.filter(locksAccounts)) await this.#writeUnits([unit]);
       return;
@@ -313,13 +323,13 @@ export class GroupCommit {
     if (this.#knownAccounts.size > MAX_KNOWN_ACCOUNTS) this.#knownAccounts.clear();
     for (const id of committed.accountIds) this.#knownAccounts.add(id);
     const settlements = settlementsOf(units);
-    if (settlements.length > 0) this.#dependencies.onCommitted(settlements, committed.totals);
+    if (settlements.length > 0) this.#engine.committed(settlements, committed.totals);
     for (const unit of units) {
       unit.hold?.decided(committed.verdicts.get(unit.hold.demand.requestId)!);
       unit.resolve();
       if (!isGivenUp(unit)) continue;
       if (unit.statements.some((statement) => statement.storesAnswer?.() === true)) continue;
-      for (const settlement of unit.settlements) this.#dependencies.onPostedAbandoned(settlement);
+      for (const settlement of unit.settlements) this.#engine.refund(settlement);
     }
   }
 }

@@ -1,32 +1,7 @@
-import { LastUse } from "../accounts/keys/api-keys.ts";
-import { PageBundle } from "../dashboard/pages.ts";
-import { BodyBudget } from "../http/body-budget.ts";
-import { Idempotency } from "../inference/call/idempotency/idempotency.ts";
-import { TunedModels } from "../inference/call/routing/tuned-models.ts";
-import { InFlight } from "../platform/cluster/in-flight.ts";
-import { EventLoopLag } from "../platform/telemetry/process-metrics.ts";
-import { trainersOf } from "../providers/registry.ts";
-import {
-  composeApp,
-  composeCollected,
-  composeFailedRequests,
-  startPassivation,
-} from "./compose/app.ts";
-import { type ComposeOptions, composeBase } from "./compose/base.ts";
-import { composeBatches } from "./compose/batches.ts";
-import { composeNode, enterCluster, openCoordination } from "./compose/cluster-node.ts";
-import { composeEndpoints, createWorkThread } from "./compose/endpoints.ts";
-import { composeFiles } from "./compose/files.ts";
-import { composeFineTuning } from "./compose/fine-tuning.ts";
-import { registerGauges, startUsage, watchBalances } from "./compose/gauges.ts";
-import { composeModels, composeProviders } from "./compose/models.ts";
-import { composeMoney, composePendingRefunds } from "./compose/money.ts";
-import { composePayments } from "./compose/payments.ts";
-import { composeResponses } from "./compose/responses.ts";
-import { composeShutdown, type Shutdown } from "./compose/shutdown.ts";
-import { composeTools } from "./compose/tools.ts";
-import { composeVectorStores } from "./compose/vector-stores.ts";
-import { createWebhooks } from "./compose/webhooks.ts";
+import { composeApp } from "./compose/app.ts";
+import type { ComposeOptions } from "./compose/base.ts";
+import { composeLifecycle, type Parts, type Shutdown } from "./compose/lifecycle.ts";
+import { composeServices, type Services } from "./compose/services.ts";
 
 export interface Gateway extends Shutdown {
   readonly app: ReturnType<typeof composeApp>;
@@ -34,94 +9,56 @@ export interface Gateway extends Shutdown {
   buildPages(): Promise<void>;
 }
 
-/** Chooses and constructs all implementations. Its parts are in compose/. */
+/** Chooses, constructs and starts all implementations. They are constructed in compose/. */
 export async function composeGateway(options: ComposeOptions): Promise<Gateway> {
-  const base = composeBase(options);
-  const { config, telemetry, clock, connections, background, onError } = base;
-  const pendingRefunds = composePendingRefunds({ ...base, sql: background });
-  const node = composeNode(base, pendingRefunds.onFenced);
-  const { membership } = node;
-  const coordination = await openCoordination(base, membership);
-  const webhooks = createWebhooks({ ...base, ...coordination, node });
-  await enterCluster(base, node, coordination);
-  // The ledger's connection must be open before requests are admitted, because it charges them.
-  await connections.whenOpen();
+  const services = await composeServices(options);
+  const app = composeApp(services);
+  const { inFlight, responses, bundle } = services;
+  const { following } = responses;
+  const { start, ...shutdown } = composeLifecycle(partsOf(services), { inFlight, following });
+  await start();
+  return { app, buildPages: () => bundle.prepare(), ...shutdown };
+}
 
-  const workThread = createWorkThread(base.onError);
-  const providerParts = composeProviders(base, workThread, membership, (providerId) => {
-    if (config.modelListsSeconds > 0) lists.readAgain(providerId);
-  });
-  const { index: models, lists } = await composeModels({
-    ...base,
-    ...providerParts,
-    sql: background,
-  });
-  const accounts = composeMoney(base, pendingRefunds, coordination.rates);
-  const { world, money, ledger, suspensions, admission, orders } = accounts;
-  const billing = composePayments(base, accounts);
-  const files = composeFiles(base);
-  const tunedModels = new TunedModels({ read: base.read, models });
-  const tuning = composeFineTuning({
-    ...base,
-    ...node,
-    ...{ money, models, tunedModels, admission, workThread },
-    providers: trainersOf(providerParts.providers),
-    files: files.jobFiles,
-    keepaliveMs: config.keepaliveMs,
-  });
-  const vectorStores = composeVectorStores({ ...base, ...node, files: files.library });
-  const batches = composeBatches({ ...base, ...node, ...providerParts, files, money });
-  const inFlight = new InFlight();
-  const isAborting = () => inFlight.isAborting;
-  const maxWaitMs = config.upstreamTimeouts.totalMs;
-  const idempotency = new Idempotency({ ...base, maxWaitMs, isAborting });
-  const responses = composeResponses(base);
-  const jobs = { tuning, vectorStores, batches };
-  // Every part above subscribes to changes; the node reports them from here on.
-  await node.start();
-  webhooks.start();
+/** Milliseconds for the last failed requests to be written. */
+const WRITE_FAILED_MS = 2_000;
 
-  const hosted = composeTools({ ...base, ...vectorStores, ...world, suspensions, files });
-  const { endpoints, ticker, deadlines, calls } = composeEndpoints({
-    ...{ ...base, ...providerParts, coordination },
-    ...{ world, admission, money, tunedModels, idempotency, isAborting, workThread, membership },
-    ...{ events: webhooks.completionEvents, documents: vectorStores.documents },
-    ...{ notes: pendingRefunds.notes, media: files.media, responses, hosted },
-  });
-  vectorStores.connect({ calls, inFlight, ...world, suspensions, clock });
-  const lag = new EventLoopLag();
-  const { failedRequests, note } = composeFailedRequests(base, endpoints, webhooks);
-  batches.connect({ routes: endpoints, note, inFlight, lag, ...world, suspensions, clock });
-  pendingRefunds.begin({ ledger, money, ticker });
-  registerGauges(telemetry, { money, ledger, world, ticker, inFlight, tuning });
-  const balances = watchBalances({ ...base, sql: background, membership });
-  const usage = startUsage({ ...base, sql: background, membership });
-  const owned = { ...jobs, responses };
-  const shared = {
-    ...providerParts,
-    ...owned,
-    files,
-    webhooks,
-    node,
-    coordination,
-    inFlight,
-    billing,
+/** Lists the parts in the order in which they start. They stop in the reverse order. */
+export function partsOf(services: Services): Parts {
+  const { collected, connections, coordination, ledger, node, workThread } = services;
+  return {
+    // Sending the last traces and metrics takes until all other parts have stopped.
+    lastExports: { stop: () => collected.whenExported() },
+    connections: { stop: () => connections.close() },
+    coordination: { stop: () => coordination.close() },
+    // Every service has subscribed to changes; the node reports them when it has started.
+    node: { start: () => node.start(), stop: () => node.leave() },
+    webhooks: services.webhooks,
+    ledger: { stop: () => ledger.close() },
+    exports: { stop: () => collected.export() },
+    failedRequests: { stop: () => services.failedRequests.close(WRITE_FAILED_MS) },
+    lastUse: { stop: () => services.lastUse.write() },
+    requests: { abort: () => services.inFlight.abortAll() },
+    bodies: { abort: () => services.bodies.abortAll() },
+    files: services.files,
+    idempotency: { stop: () => services.idempotency.close() },
+    // Jobs stop first, because a job would count the loss of the thread as a failed attempt.
+    jobs: [
+      services.tuning,
+      services.vectorStores,
+      services.batches,
+      { abort: () => workThread.close(), stop: () => workThread.close() },
+    ],
+    runningCalls: services.runningCalls,
+    billing: services.billing,
+    hosted: services.hosted,
+    pendingRefunds: { start: () => services.notes.watch(), stop: () => services.notes.close() },
+    orders: { stop: () => services.orders.close() },
+    usage: services.usage,
+    balances: services.balances,
+    lag: services.lag,
+    healthChecks: services.healthChecks,
+    modelLists: services.modelLists,
+    ...services.world,
   };
-  const sweep = startPassivation({ accounts, tuning, webhooks });
-  const lastUse = new LastUse(background, onError);
-  const bodies = new BodyBudget(clock);
-  const bundle = new PageBundle();
-  const collected = await composeCollected(base);
-  const front = { bodies, lag, lastUse, failedRequests, note, bundle, ...collected };
-  const app = composeApp(base, { ...shared, ...front, accounts, models, tunedModels, endpoints });
-  const ending = composeShutdown({
-    ...shared,
-    ...front,
-    ...{ workThread, ticker, deadlines, sweep, balances, orders, idempotency, ledger, connections },
-    ...{ modelLists: lists, notes: pendingRefunds.notes, hosted, usage },
-  });
-  if (config.modelListsSeconds > 0) lists.start();
-  providerParts.healthChecks.start();
-  billing.start();
-  return { app, buildPages: () => bundle.prepare(), ...ending };
 }

@@ -1,11 +1,13 @@
+import { OwnedRuns } from "../../actors/runtime/owned-runs.ts";
 import type { OwnedKind, Ownership, UnownedWork } from "../../actors/runtime/ownership.ts";
 import type { ActorRegistry } from "../../actors/runtime/registry.ts";
 import type { webhookActor } from "../../actors/webhook/actor.ts";
 import type { WebhookState } from "../../actors/webhook/state.ts";
 import type { Database } from "../../db/client.ts";
+import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { type Lease, LeaseLostError } from "../../db/queries/actor-leases.ts";
 import { findDueAmong, findDueWebhooks } from "../../db/queries/webhooks.ts";
-import type { Clock } from "../lib/clock.ts";
+import { type Clock, sleep } from "../lib/clock.ts";
 import { finishesWithin } from "../lib/deadlines.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
 import type { Wakes } from "../platform/cluster/interface.ts";
@@ -18,7 +20,7 @@ export type WebhookActors = ActorRegistry<WebhookState, ReturnType<typeof webhoo
 
 export interface DeliveriesDependencies {
   readonly sql: Database;
-  readonly instanceId: string;
+  readonly instance: InstanceIdentity;
   readonly actors: WebhookActors;
   readonly ownership: Ownership;
   readonly loads: FairSemaphore;
@@ -64,16 +66,9 @@ const FEW_WEBHOOKS = 4;
 export class WebhookDispatcher implements OwnedKind {
   readonly kind = "webhook";
   readonly #dependencies: DeliveriesDependencies;
-  readonly #loops = new Map<
-    string,
-    { readonly loop: WebhookWorker; readonly ended: Promise<void> }
-  >();
-  /** Number of workers per organization. */
-  readonly #workerCounts = new Map<string, number>();
+  readonly #workers: OwnedRuns<WebhookWorker>;
   /** Webhooks that can have pending deliveries and no owner. */
   readonly #pending = new Set<string>();
-  /** Organizations of the webhooks that the last search found. */
-  #organizations = new Map<string, string>();
   #fullLookAtMs = Number.NEGATIVE_INFINITY;
   #lookDue: Promise<void> | undefined;
   readonly #stopListening: (() => void) | undefined;
@@ -81,25 +76,30 @@ export class WebhookDispatcher implements OwnedKind {
 
   constructor(dependencies: DeliveriesDependencies) {
     this.#dependencies = dependencies;
+    this.#workers = new OwnedRuns<WebhookWorker>(dependencies, {
+      kind: this.kind,
+      begin: (lease, organizationId = "") =>
+        new WebhookWorker(lease, organizationId, dependencies.actors.get(lease.id), dependencies),
+      work: (worker) => this.#deliver(worker),
+      // Deliveries may have arrived between the worker's last read and its end.
+      onRoom: ({ lease }) => this.#request(lease.id),
+    });
     dependencies.unowned.register(this);
     this.#stopListening = dependencies.wakes?.onWake(this.kind, (id) => this.#wake(id));
-    dependencies.ownership.onLost((lease) => {
-      if (lease.kind === this.kind) this.#loopOf(lease)?.stop();
-    });
   }
 
   /** Number of webhooks that this instance owns. */
   get size(): number {
-    return this.#loops.size;
+    return this.#workers.size;
   }
 
   /** Notifies the owners of webhooks for which this instance wrote deliveries. */
   noteSequenced(webhooks: ReadonlyMap<string, string | null>): void {
     let wakes = 0;
     for (const [id, owner] of webhooks) {
-      const active = this.#loops.get(id);
-      if (active !== undefined) active.loop.noteEvents();
-      if (active !== undefined || owner === this.#dependencies.instanceId) continue;
+      const worker = this.#workers.get(id);
+      worker?.noteEvents();
+      if (worker !== undefined || owner === this.#dependencies.instance.id) continue;
       if (owner === null) this.#request(id);
       if (owner !== null || wakes++ < MAX_WAKES_A_TURN)
         this.#dependencies.wakes?.wake(this.kind, id);
@@ -108,16 +108,16 @@ export class WebhookDispatcher implements OwnedKind {
 
   /** Called after a webhook was changed or deleted, by any instance. */
   changed(webhookId: string): void {
-    const active = this.#loops.get(webhookId);
-    if (active === undefined) this.#request(webhookId);
-    else active.loop.noteChange();
+    const worker = this.#workers.get(webhookId);
+    if (worker === undefined) this.#request(webhookId);
+    else worker.noteChange();
   }
 
   /** Called when change notifications may have been lost. */
   noteAllChanged(): void {
-    for (const { loop } of this.#loops.values()) {
-      loop.noteChange();
-      loop.noteEvents();
+    for (const worker of this.#workers.all()) {
+      worker.noteChange();
+      worker.noteEvents();
     }
     this.#fullLookAtMs = Number.NEGATIVE_INFINITY;
     this.#lookSoon();
@@ -125,12 +125,13 @@ export class WebhookDispatcher implements OwnedKind {
 
   /** Called when another instance found pending deliveries of a webhook. */
   #wake(webhookId: string): void {
-    const active = this.#loops.get(webhookId);
-    if (active === undefined) this.#request(webhookId);
-    else active.loop.noteEvents();
+    const worker = this.#workers.get(webhookId);
+    if (worker === undefined) this.#request(webhookId);
+    else worker.noteEvents();
   }
 
-  async findWork(limit: number): Promise<readonly string[]> {
+  /** Returns the webhooks to act for, with their organizations. */
+  async findWork(limit: number): Promise<Map<string, string>> {
     const due = new Map<string, string>();
     await this.#findPending(due);
     const nowMs = this.#dependencies.clock.nowMs();
@@ -139,8 +140,7 @@ export class WebhookDispatcher implements OwnedKind {
       await this.#findAll(due, limit);
       this.#fullLookAtMs = nowMs;
     }
-    this.#organizations = this.#admitted(due);
-    return [...this.#organizations.keys()];
+    return this.#admitted(due);
   }
 
   async #findPending(due: Map<string, string>): Promise<void> {
@@ -150,7 +150,7 @@ export class WebhookDispatcher implements OwnedKind {
       for (const id of ids) this.#pending.delete(id);
       for (const { id, organizationId, owner } of rows) {
         if (owner === null) due.set(id, organizationId);
-        else this.#loops.get(id)?.loop.noteEvents();
+        else this.#workers.get(id)?.noteEvents();
       }
     }
   }
@@ -167,23 +167,24 @@ export class WebhookDispatcher implements OwnedKind {
 
   /** Wakes idle workers whose webhooks have deliveries again, in case no notification arrived. */
   async #wakeIdle(): Promise<void> {
-    const idle = [...this.#loops].flatMap(([id, { loop }]) => (loop.isIdle ? id : []));
+    const idle: string[] = [];
+    for (const { isIdle, lease } of this.#workers.all()) if (isIdle) idle.push(lease.id);
     for (let first = 0; first < idle.length; first += MAX_PENDING_A_STATEMENT) {
       const ids = idle.slice(first, first + MAX_PENDING_A_STATEMENT);
       const due = await findDueAmong(this.#dependencies.sql, ids);
-      for (const { id } of due) this.#loops.get(id)?.loop.noteEvents();
+      for (const { id } of due) this.#workers.get(id)?.noteEvents();
     }
   }
 
   /** Returns the webhooks for which there is room. */
   #admitted(due: ReadonlyMap<string, string>): Map<string, string> {
-    const counts = new Map(this.#workerCounts);
-    let total = this.#loops.size;
+    const counts = this.#workers.countsByOrganization();
+    let total = this.#workers.size;
     const admitted = new Map<string, string>();
     for (const [id, organizationId] of due) {
       const count = counts.get(organizationId) ?? 0;
       const isRoom = total < MAX_WEBHOOKS_ACTED_FOR && count < MAX_WEBHOOKS_ACTED_FOR / 4;
-      if (this.#loops.has(id) || (count >= FEW_WEBHOOKS && !isRoom)) continue;
+      if (this.#workers.get(id) !== undefined || (count >= FEW_WEBHOOKS && !isRoom)) continue;
       counts.set(organizationId, count + 1);
       total++;
       admitted.set(id, organizationId);
@@ -191,33 +192,15 @@ export class WebhookDispatcher implements OwnedKind {
     return admitted;
   }
 
-  start(lease: Lease): void {
-    if (this.#isStopped) return void this.#release(lease);
-    const { actors } = this.#dependencies;
-    const before = this.#loops.get(lease.id);
-    before?.loop.stop();
-    const organizationId = this.#organizations.get(lease.id) ?? before?.loop.organizationId ?? "";
-    const webhook = { lease, organizationId };
-    const loop = new WebhookWorker(webhook, actors.get(lease.id), this.#dependencies);
-    const ended = (before?.ended ?? Promise.resolve())
-      .then(() => loop.run())
-      .then(
-        () => this.#ended(loop, undefined),
-        (error) => this.#ended(loop, error),
-      );
-    this.#loops.set(lease.id, { loop, ended });
-    if (before !== undefined) this.#count(before.loop, -1);
-    this.#count(loop, 1);
+  start(lease: Lease, organizationId?: string): void {
+    this.#workers.start(lease, organizationId);
   }
 
   /** Stops all workers and waits for their running attempts. */
   async stop(withinMs: number): Promise<void> {
     this.#isStopped = true;
     this.#stopListening?.();
-    const loops = [...this.#loops.values()];
-    for (const { loop } of loops) loop.stop();
-    const ended = Promise.all(loops.map((entry) => entry.ended));
-    await finishesWithin(ended, this.#dependencies.clock, withinMs);
+    await finishesWithin(this.#workers.stop(), this.#dependencies.clock, withinMs);
   }
 
   #request(webhookId: string): void {
@@ -227,49 +210,20 @@ export class WebhookDispatcher implements OwnedKind {
 
   #lookSoon(): void {
     if (this.#isStopped) return;
-    this.#lookDue ??= new Promise<void>((resolve) => {
-      this.#dependencies.clock.after(MIN_LOOK_INTERVAL_MS, resolve);
-    }).then(() => {
+    this.#lookDue ??= sleep(this.#dependencies.clock, MIN_LOOK_INTERVAL_MS).then(() => {
       this.#lookDue = undefined;
       return this.#dependencies.unowned.sweep(this.kind);
     });
   }
 
-  #count({ organizationId }: WebhookWorker, change: 1 | -1): void {
-    const count = (this.#workerCounts.get(organizationId) ?? 0) + change;
-    if (count === 0) this.#workerCounts.delete(organizationId);
-    else this.#workerCounts.set(organizationId, count);
-  }
-
-  #loopOf(lease: Lease): WebhookWorker | undefined {
-    const loop = this.#loops.get(lease.id)?.loop;
-    return loop?.lease.epoch === lease.epoch ? loop : undefined;
-  }
-
-  async #ended(loop: WebhookWorker, error: unknown): Promise<void> {
-    const { lease } = loop;
+  async #deliver(worker: WebhookWorker): Promise<void> {
     const { clock, onError } = this.#dependencies;
-    if (error !== undefined && !(error instanceof LeaseLostError)) {
-      if (!this.#isStopped) onError(error);
-      await new Promise<void>((resolve) => clock.after(FAILURE_PAUSE_MS, resolve));
-    }
-    const isLast = this.#loops.get(lease.id)?.loop === loop;
-    if (isLast) {
-      this.#loops.delete(lease.id);
-      this.#count(loop, -1);
-    }
-    // The lease is released even if this instance is past its lease: no other instance can claim what a live one
-    // owns.
-    await this.#release(lease);
-    // Deliveries may have arrived between the worker's last read and its end.
-    if (isLast) this.#request(lease.id);
-  }
-
-  async #release(lease: Lease): Promise<void> {
     try {
-      await this.#dependencies.ownership.release([lease]);
+      await worker.run();
     } catch (error) {
-      this.#dependencies.onError(error);
+      if (error instanceof LeaseLostError) throw error;
+      if (!this.#isStopped) onError(error);
+      await sleep(clock, FAILURE_PAUSE_MS);
     }
   }
 }

@@ -1,4 +1,5 @@
 import type { ActorCell } from "../../actors/runtime/cell.ts";
+import { OwnedRun } from "../../actors/runtime/owned-runs.ts";
 import type { Ownership } from "../../actors/runtime/ownership.ts";
 import type { webhookActor } from "../../actors/webhook/actor.ts";
 import type { Step, WebhookState } from "../../actors/webhook/state.ts";
@@ -36,12 +37,10 @@ const MAX_UNWRITTEN_SUCCESSES = 16;
  * result, and continues with the next one. It ends when no delivery is pending, and runs at most one attempt at a
  * time.
  */
-export class WebhookWorker {
-  readonly lease: Lease;
-  readonly organizationId: string;
+export class WebhookWorker extends OwnedRun {
+  override readonly organizationId: string;
   readonly #cell: WebhookCell;
   readonly #dependencies: DeliveryLoopDependencies;
-  #isStopped = false;
   #hasNewEvents = false;
   #isIdle = false;
   #wakeUp: (() => void) | undefined;
@@ -51,11 +50,12 @@ export class WebhookWorker {
   #failure: unknown;
 
   constructor(
-    { lease, organizationId }: { readonly lease: Lease; readonly organizationId: string },
+    lease: Lease,
+    organizationId: string,
     cell: WebhookCell,
     dependencies: DeliveryLoopDependencies,
   ) {
-    this.lease = lease;
+    super(lease);
     this.organizationId = organizationId;
     this.#cell = cell;
     this.#dependencies = dependencies;
@@ -74,8 +74,8 @@ export class WebhookWorker {
   }
 
   /** Stops the worker. A running attempt ends first. */
-  stop(): void {
-    this.#isStopped = true;
+  override abandon(): void {
+    super.abandon();
     this.#wakeUp?.();
   }
 
@@ -225,7 +225,7 @@ export class WebhookWorker {
 
   #mayContinue(): boolean {
     return (
-      !this.#isStopped &&
+      !this.abandoned.aborted &&
       this.#failure === undefined &&
       this.#dependencies.ownership.isHeld(this.lease)
     );

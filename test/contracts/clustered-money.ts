@@ -5,7 +5,6 @@ import { type ActorEnvironment, ActorRegistry } from "../../actors/runtime/regis
 import { subjectBudgetActor } from "../../actors/subject-budget/actor.ts";
 import { type Query, SHARED_LEDGER_SETTINGS } from "../../db/client.ts";
 import { commitSharedHolds } from "../../db/ledger/exchange-batch.ts";
-import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import type { InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { endEarlierSession } from "../../db/ledger/written-before.ts";
 import { ClusteredMoney } from "../../src/billing/ledger/clustered.ts";
@@ -37,6 +36,23 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   let fenced = 0;
   const work = new WatchedWork();
   const read = <Result>(query: Query<Result>) => work.during(() => query.run(books.sql));
+  const applicationName = `ledger ${instance.id}`;
+  const sql = books.connect(1, options.ledgerUrl, {
+    applicationName,
+    settings: SHARED_LEDGER_SETTINGS,
+  });
+  const ledger = new WatchedLedger(
+    {
+      sql,
+      instance,
+      commitBatch: (...batch) => work.during(() => commitSharedHolds(...batch)),
+      endEarlierTry: () => endEarlierSession(sql, applicationName),
+      onFenced: () => void fenced++,
+      onGuardViolated: (error) => void backgroundErrors.push(error),
+      onBatch: (units) => void batches.push(units),
+    },
+    work,
+  );
   const environment: ActorEnvironment = {
     clock,
     context: turnContextOf(clock, Math.random),
@@ -48,6 +64,7 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
   const subjectBudgets = new ActorRegistry(subjectBudgetActor, environment);
   const money = new ClusteredMoney(
     {
+      ledger,
       keys,
       organizations,
       subjectBudgets,
@@ -62,27 +79,6 @@ export function shareMoney(books: Books, options: SharingInstanceOptions) {
     },
     options.isHeldBySilent,
   );
-  const applicationName = `ledger ${instance.id}`;
-  const sql = books.connect(1, options.ledgerUrl, {
-    applicationName,
-    settings: SHARED_LEDGER_SETTINGS,
-  });
-  const ledger: GroupCommit = new WatchedLedger(
-    {
-      sql,
-      instance,
-      commitBatch: (...batch) => work.during(() => commitSharedHolds(...batch)),
-      holds: money.holdQueue,
-      endEarlierTry: () => endEarlierSession(sql, applicationName),
-      onCommitted: (settlements) => money.committed(settlements),
-      onFenced: () => void fenced++,
-      onGuardViolated: (error) => void backgroundErrors.push(error),
-      onPostedAbandoned: (settlement) => money.refund(settlement),
-      onBatch: (units) => void batches.push(units),
-    },
-    work,
-  );
-  money.connect(ledger);
   const orders = new CreditOrders({
     organizations,
     holdsAreShared: true,

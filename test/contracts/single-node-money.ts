@@ -8,7 +8,6 @@ import {
 } from "../../actors/runtime/registry.ts";
 import { subjectBudgetActor } from "../../actors/subject-budget/actor.ts";
 import type { Query } from "../../db/client.ts";
-import type { GroupCommit } from "../../db/ledger/group-commit.ts";
 import { endEarlierSession } from "../../db/ledger/written-before.ts";
 import { CreditOrders } from "../../src/billing/ledger/credit-orders.ts";
 import { SingleNodeMoney } from "../../src/billing/ledger/single-node.ts";
@@ -35,6 +34,18 @@ export async function openSingleNodeMoney(options: SingleNodeMoneyOptions = {}) 
   const batches: number[] = [];
   const work = new WatchedWork();
   const read = <Result>(query: Query<Result>) => work.during(() => query.run(books.sql));
+  const sql = books.connect(1, await options.ledgerUrl?.(books.url));
+  const ledger = new WatchedLedger(
+    {
+      sql,
+      instance: books.instance,
+      endEarlierTry: () => endEarlierSession(sql, sql.options.connection.application_name!),
+      onFenced: () => void backgroundErrors.push(new Error("fenced")),
+      onGuardViolated: (error) => void backgroundErrors.push(error),
+      onBatch: (units) => void batches.push(units),
+    },
+    work,
+  );
   const environment: ActorEnvironment = {
     clock,
     context: turnContextOf(clock, Math.random),
@@ -46,6 +57,7 @@ export async function openSingleNodeMoney(options: SingleNodeMoneyOptions = {}) 
   const subjectBudgets = new ActorRegistry(subjectBudgetActor, environment, options.passivation);
   const clamped: bigint[] = [];
   const money = new SingleNodeMoney({
+    ledger,
     keys,
     organizations,
     subjectBudgets,
@@ -58,21 +70,6 @@ export async function openSingleNodeMoney(options: SingleNodeMoneyOptions = {}) 
       remove: (id) => void notes.delete(id),
     },
   });
-  const sql = books.connect(1, await options.ledgerUrl?.(books.url));
-  const ledger: GroupCommit = new WatchedLedger(
-    {
-      sql,
-      instance: books.instance,
-      endEarlierTry: () => endEarlierSession(sql, sql.options.connection.application_name!),
-      onCommitted: (settlements, totals) => money.committed(settlements, totals),
-      onFenced: () => void backgroundErrors.push(new Error("fenced")),
-      onGuardViolated: (error) => void backgroundErrors.push(error),
-      onPostedAbandoned: (settlement) => money.refund(settlement),
-      onBatch: (units) => void batches.push(units),
-    },
-    work,
-  );
-  money.connect(ledger);
   const orders = new CreditOrders({
     organizations,
     holdsAreShared: false,

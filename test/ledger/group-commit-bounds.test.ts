@@ -24,10 +24,8 @@ describe("bounds", () => {
       sql: books.connect(),
       instance: books.instance,
       endEarlierTry: () => Promise.resolve(),
-      onCommitted() {},
       onFenced() {},
       onGuardViolated() {},
-      onPostedAbandoned() {},
     });
 
   test("beyond its bound the queue refuses with 503 and Retry-After at once, save what is owed for a delivered answer", async () => {

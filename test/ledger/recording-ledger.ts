@@ -34,19 +34,21 @@ export function recordingLedger(
     sql,
     instance,
     endEarlierTry: () => endEarlierSession(sql, sql.options.connection.application_name!),
-    onCommitted(settlements, committed) {
-      for (const settlement of settlements) told.push(settlement.requestId);
-      for (const [id, total] of committed) totals.set(id, total);
-    },
     onFenced() {
       fenced.times++;
     },
     onGuardViolated: (_, requestIds) => void violations.push(...requestIds),
-    onPostedAbandoned(settlement) {
+    onBatch: (units) => void batches.push(units),
+  });
+  ledger.subscribe({
+    committed(settlements, committed) {
+      for (const settlement of settlements) told.push(settlement.requestId);
+      for (const [id, total] of committed) totals.set(id, total);
+    },
+    refund(settlement) {
       postedAbandoned.push(settlement);
       onPostedAbandoned(settlement);
     },
-    onBatch: (units) => void batches.push(units),
   });
   return { ledger, batches, told, totals, postedAbandoned, fenced, violations };
 }

@@ -6,7 +6,7 @@ import type { MoneyPort } from "../../src/billing/ledger/interface.ts";
 import { createActorWorld } from "../../src/main/compose/actor-world.ts";
 import type { Connections } from "../../src/main/compose/base.ts";
 import { type ClusterNode, createClusterNode } from "../../src/main/compose/cluster-node.ts";
-import { createMoney } from "../../src/main/compose/money.ts";
+import { createLedger, createMoney } from "../../src/main/compose/money.ts";
 import { ChangeFeed } from "../../src/platform/cluster/change-feed.ts";
 import type { Telemetry } from "../../src/platform/telemetry/interface.ts";
 import { Link } from "./link.ts";
@@ -77,6 +77,22 @@ export class SimulatedGateway {
 
     const read = <Result>(query: Query<Result>): Promise<Result> => query.run(sql);
     const changes = new ChangeFeed({ sql: lock.sql, onUnknownKind() {} });
+    const common = {
+      isClustered: isShared,
+      connections: { ledger: ledgerDriver.sql, ledgerName },
+      instance,
+      // That a guard of the database was needed is a fault, although it has kept the promise.
+      telemetry: {
+        ...silentTelemetry,
+        log: {
+          fatal: ({ err }: { err: Error }) =>
+            options.promises.fault(new Violation("M1", err.message)),
+        },
+      } as unknown as Telemetry,
+      onFenced,
+      onError,
+    };
+    const ledger = createLedger(common);
     const actors = createActorWorld({
       changes,
       clock,
@@ -88,23 +104,12 @@ export class SimulatedGateway {
         return Promise.resolve();
       },
     });
-    const { money, ledger } = createMoney({
-      isClustered: isShared,
-      world: actors,
-      connections: { ledger: ledgerDriver.sql, ledgerName },
-      instance,
+    const money = createMoney({
+      ...common,
+      ...actors,
+      ledger,
       clock,
-      // That a guard of the database was needed is a fault, although it has kept the promise.
-      telemetry: {
-        ...silentTelemetry,
-        log: {
-          fatal: ({ err }: { err: Error }) =>
-            options.promises.fault(new Violation("M1", err.message)),
-        },
-      } as unknown as Telemetry,
       notes: { add() {}, remove() {} },
-      onFenced,
-      onError,
     });
     const { keys, organizations } = actors;
     this.money = money;

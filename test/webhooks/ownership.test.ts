@@ -69,7 +69,7 @@ async function addInstance(
   });
   const deliveries: WebhookDispatcher = new WebhookDispatcher({
     sql,
-    instanceId: owner.instance.id,
+    instance: owner.instance,
     actors: new ActorRegistry(webhookActor([10]), {
       clock: systemClock,
       context: turnContextOf(systemClock, Math.random),

@@ -56,6 +56,7 @@ export class ClusteredMoney extends MoneyEngine implements MoneyPort {
       wakeLedger,
       isHeldBySilent,
     );
+    this.ledger.subscribe(this);
   }
 
   get outstandingHolds(): number {

@@ -34,6 +34,7 @@ import { Refunds, type UndeliveredChargeJournal } from "./undelivered-charge-jou
 
 /** The dependencies of both engines. */
 export interface MoneyDependencies {
+  readonly ledger: GroupCommit;
   readonly keys: ApiKeyActors;
   readonly organizations: OrganizationActors;
   readonly subjectBudgets: SubjectBudgetActors;
@@ -65,26 +66,22 @@ export abstract class MoneyEngine implements ChargeOwner {
   protected readonly dependencies: MoneyDependencies;
   protected readonly holdDeadlines: HoldDeadlines;
   protected readonly settleDeadline: SettleDeadline;
+  protected readonly ledger: GroupCommit;
   readonly #refunds: Refunds;
-  #ledger: GroupCommit | undefined;
 
   constructor(dependencies: MoneyDependencies) {
-    const { clock, notes, onBackgroundError } = dependencies;
+    const { clock, ledger, notes, onBackgroundError } = dependencies;
     this.dependencies = dependencies;
+    this.ledger = ledger;
     this.holdDeadlines = new HoldDeadlines(clock);
     this.settleDeadline = new SettleDeadline(clock, notes);
     this.#refunds = new Refunds({
       clock,
       notes,
-      submit: (effect) => this.ledger.submit([effect]),
+      submit: (effect) => ledger.submit([effect]),
       onGiven: (settlement) => this.changedInLedger(settlement),
       onError: onBackgroundError,
     });
-  }
-
-  /** Connects the ledger. It and the engine call each other, so they are created one after the other. */
-  connect(ledger: GroupCommit): void {
-    this.#ledger = ledger;
   }
 
   /** Called when the charge is durable. */
@@ -149,10 +146,6 @@ export abstract class MoneyEngine implements ChargeOwner {
   /** Notes all unanswered charges, because this process ends immediately and will not send their answers. */
   noteUnanswered(): void {
     this.settleDeadline.noteWaiting();
-  }
-
-  protected get ledger(): GroupCommit {
-    return this.#ledger!;
   }
 
   /** Called when the ledger has refunded money, or ended a hold that was only in the ledger. */

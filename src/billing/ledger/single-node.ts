@@ -38,6 +38,7 @@ export class SingleNodeMoney extends MoneyEngine implements MoneyPort {
     super(dependencies);
     const { keys, organizations, subjectBudgets } = dependencies;
     this.#payers = new PayerActors(keys, organizations, subjectBudgets);
+    this.ledger.subscribe(this);
   }
 
   get outstandingHolds(): number {

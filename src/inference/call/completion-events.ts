@@ -207,11 +207,9 @@ const ALL_TYPES: ReadonlySet<string> = new Set(EVENT_TYPES);
  * The event types that the webhooks of each organization subscribe to, so that no event is emitted without a
  * receiver.
  */
-export class Subscriptions {
-  readonly #types: OrganizationCache<ReadonlySet<string>>;
-
+export class Subscriptions extends OrganizationCache<ReadonlySet<string>> {
   constructor(sql: Database) {
-    this.#types = new OrganizationCache(MAX_ORGANIZATIONS, async (organizationId) => {
+    super(MAX_ORGANIZATIONS, async (organizationId) => {
       const types = await subscribedTypes(sql, organizationId);
       return types.includes(ALL_EVENTS) ? ALL_TYPES : new Set(types);
     });
@@ -222,21 +220,12 @@ export class Subscriptions {
    * which they are after an organization's first request.
    */
   wants(organizationId: string, type: EventType): boolean | Promise<boolean> {
-    const types = this.#types.of(organizationId);
+    const types = this.of(organizationId);
     if (!(types instanceof Promise)) return types.has(type);
     // An event without a subscriber does no harm.
     return types.then(
       (read) => read.has(type),
       () => true,
     );
-  }
-
-  /** Reloads the event types on the next use, because they possibly changed. */
-  forget(organizationId: string): void {
-    this.#types.forget(organizationId);
-  }
-
-  forgetAll(): void {
-    this.#types.forgetAll();
   }
 }

@@ -59,11 +59,9 @@ class OrganizationDefinitions {
 }
 
 /** Caches the presets and guardrails of organizations until the change feed reports a change. */
-export class DefinitionCache {
-  readonly #cache: OrganizationCache<OrganizationDefinitions>;
-
+export class DefinitionCache extends OrganizationCache<OrganizationDefinitions> {
   constructor(read: <Result>(query: Query<Result>) => Promise<Result>) {
-    this.#cache = new OrganizationCache(
+    super(
       MAX_ORGANIZATIONS,
       async (organizationId) =>
         new OrganizationDefinitions(await read(definitionsOf(organizationId))),
@@ -75,7 +73,7 @@ export class DefinitionCache {
    * rejects with, 404 if the preset does not exist.
    */
   preset(organizationId: string, nameOrId: string): Preset | Promise<Preset> {
-    const cached = this.#cache.of(organizationId);
+    const cached = this.of(organizationId);
     return cached instanceof Promise
       ? cached.then((definitions) => presetIn(definitions, nameOrId))
       : presetIn(cached, nameOrId);
@@ -90,18 +88,10 @@ export class DefinitionCache {
     keyId: string,
     guardrailName: string | undefined,
   ): readonly Guardrail[] | undefined | Promise<readonly Guardrail[] | undefined> {
-    const cached = this.#cache.of(organizationId);
+    const cached = this.of(organizationId);
     return cached instanceof Promise
       ? cached.then((definitions) => guardrailsIn(definitions, keyId, guardrailName))
       : guardrailsIn(cached, keyId, guardrailName);
-  }
-
-  forget(organizationId: string): void {
-    this.#cache.forget(organizationId);
-  }
-
-  forgetAll(): void {
-    this.#cache.forgetAll();
   }
 }
 

@@ -40,8 +40,7 @@ interface BatchOwnerDependencies {
   readonly keyring: Keyring;
   readonly clock: Clock;
   readonly files: JobFiles;
-  /** Resolves when calls can be made. */
-  readonly calls: Promise<LineCalls>;
+  readonly calls: LineCalls;
   readonly money: MoneyPort;
   /** The operator's providers. */
   readonly providers: ReadonlyMap<string, Provider>;
@@ -234,10 +233,9 @@ export class BatchOwner {
     run: Run,
     batch: BatchRecord,
   ): Promise<{ live: LineRun; submitter: ProviderBatchSubmitter }> {
-    const { calls, files: _, instance, ...rest } = this.#dependencies;
+    const { files: _, instance, ...rest } = this.#dependencies;
     const parts = {
       ...rest,
-      calls: await calls,
       slots: this.#slots,
       readInput: () => this.#readInput(batch),
       guarded: <Result>(write: (sql: DatabaseTransaction) => Promise<Result>) =>

@@ -11,8 +11,7 @@ import type { LineCalls } from "./line-call.ts";
 interface BatchesDependencies {
   readonly sql: Database;
   readonly files: FileLibrary;
-  /** Resolves when calls can be made. */
-  readonly calls: Promise<LineCalls>;
+  readonly calls: LineCalls;
 }
 
 export interface BatchRequest {
@@ -44,7 +43,7 @@ export class Batches {
   ): Promise<BatchRecord> {
     const { sql, files, calls } = this.#dependencies;
     const { organizationId } = key;
-    (await calls).assertMayCall(key, endpoint);
+    calls.assertMayCall(key, endpoint);
     const file = await files.find(organizationId, inputFile);
     if (file.purpose !== "batch") throw rejectedFile('does not have the purpose "batch"');
     if (file.bytes > MAX_INPUT_BYTES) {

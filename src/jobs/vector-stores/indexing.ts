@@ -32,8 +32,7 @@ interface IndexingDependencies {
   readonly ownership: Ownership;
   readonly files: FileLibrary;
   readonly extraction: Extraction;
-  /** Resolves when calls can be made. */
-  readonly embedding: Promise<TextEmbedding>;
+  readonly embedding: TextEmbedding;
   /** Called when a file is done, so that there is room for another one. */
   onRoom(): void;
   onError(error: unknown): void;
@@ -210,7 +209,7 @@ export class Indexing {
     const { sql, embedding, onError } = this.#dependencies;
     const guarded: Parameters<typeof embedChunks>[3] = (write) => this.#runs.guarded(run, write);
     try {
-      await embedChunks(sql, file, await embedding, guarded);
+      await embedChunks(sql, file, embedding, guarded);
     } catch (error) {
       if (error instanceof LeaseLostError || run.abandoned.aborted) throw error;
       if (!(error instanceof GatewayError)) onError(error);

@@ -62,8 +62,7 @@ interface VectorStoreDependencies {
   readonly sql: Database;
   /** The model that embeds chunks and questions. If undefined, searches find texts only by their words. */
   readonly embeddingModel: string | undefined;
-  /** Resolves when calls can be made. */
-  readonly embedding: Promise<TextEmbedding>;
+  readonly embedding: TextEmbedding;
 }
 
 /** Returns the semaphore that bounds the searches. */
@@ -288,7 +287,7 @@ export class VectorStores {
   ): Promise<EmbeddedQuestions | undefined> {
     const { embeddingModel: model } = await this.#payer(searcher.caller);
     if (model === null || !(await hasVectors(this.#sql, scope, model))) return undefined;
-    const embedding = await this.#dependencies.embedding;
+    const { embedding } = this.#dependencies;
     return { model, embeddings: await embedding.ofQuestions(searcher, model, queries) };
   }
 
@@ -298,7 +297,7 @@ export class VectorStores {
     const { id: keyId, organizationId } = caller.key;
     const isEmbedded =
       embeddingModel !== undefined &&
-      (await (await this.#dependencies.embedding).mayUse(caller, embeddingModel));
+      (await this.#dependencies.embedding.mayUse(caller, embeddingModel));
     return { organizationId, keyId, embeddingModel: isEmbedded ? embeddingModel : null };
   }
 

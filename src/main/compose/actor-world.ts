@@ -35,5 +35,3 @@ export function createActorWorld(dependencies: {
   changes.invalidate("subject-budget", world.subjectBudgets);
   return world;
 }
-
-export type ActorWorld = ReturnType<typeof createActorWorld>;

@@ -1,113 +1,41 @@
 import { join } from "node:path";
-import type { Database, Query } from "../../../db/client.ts";
-import type { LastUse } from "../../accounts/keys/api-keys.ts";
+import type { AdminServices } from "../../accounts/admin/routes.ts";
 import { OrganizationAdministration } from "../../accounts/organizations/organizations.ts";
-import type { ProviderKeys } from "../../accounts/provider-keys/provider-keys.ts";
-import type { CreditOrders } from "../../billing/ledger/credit-orders.ts";
 import { OperatorCredit } from "../../billing/ledger/operator-credit.ts";
 import { FailedRequests } from "../../billing/requests/failed-requests.ts";
 import { LiveFigures } from "../../dashboard/live.ts";
-import type { PageBundle } from "../../dashboard/pages.ts";
 import { DashboardSessions } from "../../dashboard/sessions.ts";
 import { type SignInRejected, SingleSignOn } from "../../dashboard/single-sign-on.ts";
-import { Authentication, type Suspensions } from "../../http/authentication.ts";
-import type { BodyBudget } from "../../http/body-budget.ts";
+import { Authentication } from "../../http/authentication.ts";
 import { AdministrativeRate, createReadSemaphore, LoadGate } from "../../http/call-bounds.ts";
 import { ERROR_TABLE } from "../../http/error-response.ts";
 import type { RouteDefinition } from "../../http/route.ts";
 import { SpooledUploads } from "../../http/spooled-uploads.ts";
 import { ProviderHealth } from "../../inference/call/routing/provider-health.ts";
-import type { TunedModels } from "../../inference/call/routing/tuned-models.ts";
-import type { DefinitionCache } from "../../inference/definitions/definition-cache.ts";
-import { type Clock, steady } from "../../lib/clock.ts";
+import { steady } from "../../lib/clock.ts";
 import type { ErrorCode } from "../../lib/errors.ts";
 import { networkCheck } from "../../lib/public-address.ts";
-import type { InFlight } from "../../platform/cluster/in-flight.ts";
-import type { Coordination, RateWindows } from "../../platform/cluster/interface.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
 import { createEgressGuard } from "../../platform/egress/guard.ts";
 import type { RequestRecord } from "../../platform/telemetry/interface.ts";
-import type { MetricExport } from "../../platform/telemetry/metric-export.ts";
-import type { EventLoopLag } from "../../platform/telemetry/process-metrics.ts";
-import type { Tracing } from "../../platform/telemetry/tracing.ts";
-import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { Provider } from "../../providers/interface.ts";
 import { createApp } from "../app.ts";
-import { mountedRoutes, type RouteDependencies } from "../routes.ts";
-import type { ActorWorld } from "./actor-world.ts";
+import { mountedRoutes } from "../routes.ts";
 import type { Base } from "./base.ts";
-import type { BatchParts } from "./batches.ts";
-import type { ClusterNode } from "./cluster-node.ts";
-import type { FileParts } from "./files.ts";
-import type { FineTuningParts } from "./fine-tuning.ts";
-import type { MoneyParts } from "./money.ts";
-import type { PaymentParts } from "./payments.ts";
-import type { VectorStoreParts } from "./vector-stores.ts";
+import type { Services } from "./services.ts";
 import type { WebhookParts } from "./webhooks.ts";
 
-interface AppParts {
-  readonly node: ClusterNode;
-  readonly coordination: Coordination;
-  readonly accounts: MoneyParts;
-  readonly billing: PaymentParts;
-  readonly models: ModelIndex;
-  readonly providers: ReadonlyMap<string, Provider>;
-  readonly providerKeys: ProviderKeys;
-  readonly definitions: DefinitionCache;
-  readonly tunedModels: TunedModels;
-  readonly endpoints: RouteDependencies["endpoints"];
-  readonly tuning: FineTuningParts;
-  readonly files: FileParts;
-  readonly vectorStores: VectorStoreParts;
-  readonly batches: BatchParts;
-  readonly webhooks: WebhookParts;
-  readonly inFlight: InFlight;
-  readonly bodies: BodyBudget;
-  readonly lag: EventLoopLag;
-  readonly lastUse: LastUse;
-  /** Files of the dashboard. */
-  readonly bundle: PageBundle;
-  /** Receives each request of an organization after its end. */
-  note(request: RequestRecord): void;
-  readonly tracing: Tracing | undefined;
-}
-
 /** Composes the routes and the pipeline in front of them. */
-export function composeApp(base: Base, parts: AppParts): ReturnType<typeof createApp> {
-  const { config, telemetry, sql, clock, instance, read } = base;
-  const { coordination, tunedModels, endpoints, models, files, inFlight, bodies, lag } = parts;
-  const { tuning, webhooks, lastUse } = parts;
-  const { world, suspensions, budgetSubjects, orders, admission } = parts.accounts;
-  const { membership } = parts.node;
+export function composeApp(services: Services): ReturnType<typeof createApp> {
+  const { config, telemetry, sql, clock, read } = services;
+  const { suspensions, world, coordination, inFlight, lag, lastUse, node } = services;
   const { keys } = world;
   const { rates } = coordination;
   const { publicUrl } = config;
   const isTrustedProxy = networkCheck(config.trustedProxies);
-  const { admin, administrativeRate } = composeAdministration({
-    config,
-    definitions: parts.definitions,
-    sql,
-    clock,
-    instanceId: instance.id,
-    world,
-    suspensions,
-    orders,
-    cardRefunds: parts.billing.cardRefunds,
-    models,
-    providers: parts.providers,
-    rates,
-    read,
-  });
   const authentication = new Authentication({ keys, suspensions, clock, read });
+  const guard = createEgressGuard(config, false);
   const singleSignOn =
     config.singleSignOn &&
-    new SingleSignOn({
-      config: config.singleSignOn,
-      egress: {
-        guard: createEgressGuard(config, false),
-      },
-      clock,
-    });
+    new SingleSignOn({ config: config.singleSignOn, egress: { guard }, clock });
   const sessions = new DashboardSessions({
     singleSignOn,
     ...{ sql, clock, keys, suspensions, authentication, rates, publicUrl, read },
@@ -117,68 +45,31 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
     keepaliveMs: config.keepaliveMs,
     isStopping: () => inFlight.isStopping,
   });
-  const routes = mountedRoutes({
-    admin,
-    dashboard: {
-      sessions,
-      live,
-      bundle: parts.bundle,
-      publicUrl,
-      sql,
-      clock,
-      isTrustedProxy,
-      singleSignOn,
-      onRejected: ({ message, cause, claims }: SignInRejected) =>
-        telemetry.log.warn(
-          { reason: reasonOf(cause) ?? message, claims },
-          "single sign-on rejected",
-        ),
-    },
-    config,
-    telemetry,
-    tunedModels,
-    providers: parts.providers,
-    fineTuning: tuning.fineTuning,
-    billing: parts.billing,
-    sql,
-    background: base.background,
-    world,
-    budgetSubjects,
-    endpoints,
-    webhooks: webhooks.webhooks,
-    providerKeys: parts.providerKeys,
-    definitions: parts.definitions,
-    files,
-    vectorStores: parts.vectorStores.stores,
-    batches: parts.batches.batches,
-    clock,
-    membership,
-    inFlight,
-    coordination,
-    isLedgerOpen: () => base.connections.isLedgerOpen,
+  const routes = mountedRoutes(services, composeAdministration(services), {
+    ...{ sessions, live, publicUrl, sql, clock, isTrustedProxy, singleSignOn },
+    bundle: services.bundle,
+    onRejected: ({ message, cause, claims }: SignInRejected) =>
+      telemetry.log.warn({ reason: reasonOf(cause) ?? message, claims }, "single sign-on rejected"),
   });
   return createApp(routes, {
-    authentication,
-    sessions,
-    whenAdmitting: () => membership.whenFresh(),
-    inFlight,
+    ...{ authentication, sessions, inFlight, isTrustedProxy },
+    bodies: services.bodies,
+    whenAdmitting: () => node.membership.whenFresh(),
     reads: createReadSemaphore(config.databasePoolSize),
     loadGate: new LoadGate({ lagMs: () => lag.lagMs }),
-    bodies,
     forms: {
       files: new SpooledUploads(join(config.dataDir, "passing")),
       clock: steady(clock),
       minBytesPerSecond: config.uploadMinBytesPerSecond,
     },
-    isTrustedProxy,
-    administrativeRate,
-    admitLongBody: (caller, log) => admission.admitLongBody(caller, log),
+    administrativeRate: new AdministrativeRate(rates),
+    admitLongBody: (caller, log) => services.admission.admitLongBody(caller, log),
     noteUse: (keyId) => lastUse.note(keyId, clock.nowMs()),
-    tracing: parts.tracing,
+    tracing: services.collected.tracing,
     connectionIdleSeconds: config.connectionIdleSeconds,
     record(request) {
       telemetry.record(request);
-      parts.note(request);
+      services.note(request);
     },
     onInternalError: (error, requestId) =>
       telemetry.log.error(
@@ -196,8 +87,8 @@ export function composeApp(base: Base, parts: AppParts): ReturnType<typeof creat
 export function composeFailedRequests(
   { background, clock, telemetry, onError }: Base,
   endpoints: readonly RouteDefinition[],
-  { completionEvents }: Pick<AppParts["webhooks"], "completionEvents">,
-): { readonly failedRequests: FailedRequests; note(request: RequestRecord): void } {
+  { completionEvents }: WebhookParts,
+) {
   const paid = endpoints.filter((route) => route.takesIdempotencyKey === true);
   const routes = new Set(paid.map(({ method, path }) => `${method} ${path}`));
   const failedRequests = new FailedRequests({
@@ -214,7 +105,8 @@ export function composeFailedRequests(
   );
   return {
     failedRequests,
-    note(request) {
+    /** Receives each request of an organization after its end. */
+    note(request: RequestRecord): void {
       completionEvents.noteFinished(request, routes.has(`${request.method} ${request.route}`));
       failedRequests.note(request);
     },
@@ -227,70 +119,42 @@ function reasonOf(error: unknown): string | undefined {
   return [error.message, reasonOf(error.cause)].filter(Boolean).join(": ");
 }
 
-const PASSIVATION_SWEEP_MS = 10_000;
-
-/** Starts to drop idle actors from memory, every few seconds. */
-export function startPassivation({
-  accounts: { world },
-  tuning,
-  webhooks,
-}: Pick<AppParts, "accounts" | "tuning" | "webhooks">): ReturnType<typeof setInterval> {
-  return setInterval(() => {
-    world.keys.passivateIdle();
-    world.organizations.passivateIdle();
-    world.subjectBudgets.passivateIdle();
-    world.endpoints.passivateIdle();
-    tuning.passivateIdle();
-    webhooks.passivateIdle();
-  }, PASSIVATION_SWEEP_MS);
-}
-
-/** Composes the services of operators, and the limit of administrative calls of organizations. */
-function composeAdministration(parts: {
-  readonly config: GatewayConfig;
-  readonly sql: Database;
-  readonly clock: Clock;
-  readonly instanceId: string;
-  readonly world: ActorWorld;
-  readonly suspensions: Suspensions;
-  readonly orders: CreditOrders;
-  readonly cardRefunds: PaymentParts["cardRefunds"];
-  readonly definitions: DefinitionCache;
-  readonly models: ModelIndex;
-  readonly providers: ReadonlyMap<string, Provider>;
-  readonly rates: RateWindows;
-  read<Result>(query: Query<Result>): Promise<Result>;
-}) {
-  const { config, world } = parts;
+/** Composes the services of operators. */
+function composeAdministration(services: Services): AdminServices {
+  const { billing, config, world } = services;
+  const shared = { ...services, ...world, instanceId: services.instance.id };
   return {
-    administrativeRate: new AdministrativeRate(parts.rates),
-    admin: {
-      organizations: new OrganizationAdministration({
-        ...parts,
-        organizations: world.organizations,
-        defaults: { plan: config.plan, startingCreditNano: config.startingCreditNanoUsd },
-      }),
-      credit: new OperatorCredit({ ...parts, organizations: world.organizations }),
-      providers: new ProviderHealth({ ...parts, endpoints: world.endpoints }),
-    },
+    organizations: new OrganizationAdministration({
+      ...shared,
+      defaults: { plan: config.plan, startingCreditNano: config.startingCreditNanoUsd },
+    }),
+    credit: new OperatorCredit({ ...shared, cardRefunds: billing.cardRefunds }),
+    providers: new ProviderHealth(shared),
   };
 }
 
-/** The exports to a collector. */
-export interface Collected {
-  readonly tracing: Tracing | undefined;
-  readonly metricExport: MetricExport | undefined;
-}
+/** Milliseconds for the last traces and metrics to be sent. */
+const EXPORT_MS = 2_000;
 
 /** Composes the exporters of traces and metrics. OpenTelemetry is loaded only if a collector is configured. */
-export async function composeCollected(base: Base): Promise<Collected> {
+export async function composeCollected(base: Base) {
   const { telemetry, instance } = base;
   const { tracing, metricExport } = base.config;
   const shared = { instanceId: instance.id, telemetry };
   const traced = tracing && (await import("../../platform/telemetry/tracing.ts"));
   const measured = metricExport && (await import("../../platform/telemetry/metric-export.ts"));
-  return {
+  const exporters = {
     tracing: traced && new traced.Tracing({ ...shared, config: tracing }),
     metricExport: measured && new measured.MetricExport({ ...shared, config: metricExport }),
+  };
+  let exported: Promise<unknown> | undefined;
+  return {
+    tracing: exporters.tracing,
+    /** Begins to send the last traces and metrics. */
+    export(): void {
+      const all = Object.values(exporters).map((exporter) => exporter?.close(EXPORT_MS));
+      exported = Promise.all(all);
+    },
+    whenExported: () => exported,
   };
 }

@@ -77,6 +77,7 @@ export function composeBase(options: ComposeOptions) {
     onUnknownKind: (kind) => telemetry.log.warn({ kind }, "ignored changes of an unknown kind"),
   });
   changes.on("master-key", (keyId) => keyring.noteSealing(keyId));
+  const beforeFenced: (() => void)[] = [];
   return {
     ...options,
     clock,
@@ -87,6 +88,12 @@ export function composeBase(options: ComposeOptions) {
     background,
     /** Parts subscribe to it when they are composed. */
     changes,
+    /** Registers work that is done before the process ends because it was declared dead. */
+    beforeFenced: (work: () => void): void => void beforeFenced.push(work),
+    onFenced(): void {
+      for (const work of beforeFenced) work();
+      options.onFenced();
+    },
     onError: (error: unknown): void => telemetry.log.error({ err: error }, "background failure"),
     read: <Result>(query: Query<Result>): Promise<Result> =>
       untilReachable(clock, () => query.run(sql)),

@@ -133,11 +133,10 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
 }
 
 /** Composes the node of this process, with its heartbeats and clean-up tasks. */
-export function composeNode(base: Base, onFenced: () => void): ClusterNode {
+export function composeNode(base: Base): ClusterNode {
   const { connections, instance, isClustered, telemetry, onError } = base;
   return createClusterNode({
     ...base,
-    onFenced,
     deploymentMode: isClustered ? "clustered" : "single-node",
     // No other instance judges a single node by its heartbeats: its lock proves that it is the only one.
     heartbeats: isClustered

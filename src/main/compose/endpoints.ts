@@ -1,4 +1,4 @@
-import type { Database } from "../../../db/client.ts";
+import type { RouteDefinition } from "../../http/route.ts";
 import { AnswerCache } from "../../inference/call/cache/answer-cache.ts";
 import { CachedCalls } from "../../inference/call/cache/cached-calls.ts";
 import { InFlightDeduplication } from "../../inference/call/cache/in-flight-deduplication.ts";
@@ -8,57 +8,25 @@ import { CallSlots } from "../../inference/call/routing/call-slots.ts";
 import type { HealthChecks } from "../../inference/call/routing/health-checks.ts";
 import type { PaidCallDependencies } from "../../inference/call/run-call.ts";
 import { StreamTicker } from "../../inference/call/stream/ticker.ts";
-import type { DocumentTexts } from "../../inference/endpoints/chat-completions/file-parser.ts";
 import type { ImageServices } from "../../inference/endpoints/images/endpoint.ts";
 import { LongBodies } from "../../inference/endpoints/long-bodies.ts";
 import { modelEndpoints } from "../../inference/endpoints/table.ts";
-import type { MediaLinks } from "../../inference/media-links/media-links.ts";
 import type { ResponseServices } from "../../inference/responses/background-routes.ts";
 import type { HostedServices } from "../../inference/tools/hosted-services.ts";
 import { type Clock, steady } from "../../lib/clock.ts";
 import { DeadlineQueue } from "../../lib/deadlines.ts";
-import type { Keyring } from "../../lib/keyring.ts";
 import { FairWorkThread } from "../../lib/work-thread.ts";
 import type { Coordination } from "../../platform/cluster/interface.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import { createEgressDownload } from "../../platform/egress/download.ts";
 import { createEgressGuard, EgressRefused } from "../../platform/egress/guard.ts";
-import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { type Provider, ProviderFailure } from "../../providers/interface.ts";
-import type { ActorWorld } from "./actor-world.ts";
-
-interface EndpointParts
-  extends Pick<
-    PaidCallDependencies,
-    | "money"
-    | "tunedModels"
-    | "byokKeys"
-    | "definitions"
-    | "providers"
-    | "admission"
-    | "idempotency"
-    | "events"
-    | "isAborting"
-    | "membership"
-    | "notes"
-  > {
-  readonly config: GatewayConfig;
-  readonly clock: Clock;
-  readonly world: ActorWorld;
-  readonly telemetry: Telemetry;
-  readonly healthChecks: HealthChecks;
-  readonly coordination: Coordination;
-  readonly sql: Database;
-  readonly keyring: Keyring;
-  readonly responses: ResponseServices;
-  /** The thread for long bodies. */
-  readonly workThread: FairWorkThread;
-  readonly media: MediaLinks;
-  /** Tools that the gateway runs for models. */
-  readonly hosted: HostedServices;
-  /** Reads the documents of chats. */
-  readonly documents: DocumentTexts;
-}
+import type { Base } from "./base.ts";
+import type { ClusterNode } from "./cluster-node.ts";
+import type { FileParts } from "./files.ts";
+import type { ProviderParts } from "./models.ts";
+import type { MoneyParts } from "./money.ts";
+import type { VectorStoreParts } from "./vector-stores.ts";
 
 /** Milliseconds for one task. The largest body takes about a second, so a longer task hangs. */
 const WORK_DEADLINE_MS = 15_000;
@@ -78,63 +46,88 @@ export function createWorkThread(onLost: (error: unknown) => void): FairWorkThre
   });
 }
 
-/** Composes the billed endpoints, and the parts that end their running calls. */
-export function composeEndpoints(options: EndpointParts) {
-  const {
-    config,
-    clock,
-    world,
-    telemetry,
-    workThread,
-    healthChecks,
-    coordination,
-    media,
-    responses,
-    hosted,
-    ...parts
-  } = options;
+/** Composes the parts that all paid calls share. */
+export function composeCalls(
+  parts: Base &
+    ProviderParts &
+    MoneyParts &
+    Pick<PaidCallDependencies, "tunedModels" | "idempotency" | "events" | "isAborting"> & {
+      readonly node: ClusterNode;
+      readonly coordination: Coordination;
+      readonly healthChecks: HealthChecks;
+      readonly workThread: FairWorkThread;
+    },
+) {
+  const { config, clock, world, telemetry, workThread, providers, byokKeys } = parts;
   const { upstreamTimeouts, keepaliveMs } = config;
   const steadyClock = steady(clock);
   const ticker = new StreamTicker(steadyClock);
+  parts.beforeFenced(() => ticker.recordUndelivered());
   const deadlines = new DeadlineQueue(steadyClock, upstreamTimeouts.totalMs);
-  const { slots: parallel } = coordination;
-  const maxWaitMs = upstreamTimeouts.fullMs;
-  const slots = new CallSlots({ slots: parallel, clock: steadyClock, maxWaitMs });
+  const slots = new CallSlots({
+    slots: parts.coordination.slots,
+    clock: steadyClock,
+    maxWaitMs: upstreamTimeouts.fullMs,
+  });
   telemetry.gauge(
     "gateway_calls_waiting",
     "Calls that wait because every endpoint is at its concurrency limit.",
     () => slots.waiting,
   );
-  const cache = composeCache({ ...options, steadyClock, deadlines });
-  const dependencies = {
-    ...parts,
-    cache,
+  telemetry.gauge("gateway_streams_running", "Streams that are open.", () => ticker.size);
+  const { money, tunedModels, definitions, admission, idempotency, events, notes } = parts;
+  const calls: PaidCallDependencies = {
+    ...{ money, tunedModels, definitions, admission, idempotency, events, notes },
+    ...{ providers, byokKeys, ticker, deadlines, keepaliveMs },
+    isAborting: parts.isAborting,
+    membership: parts.node.membership,
+    cache: composeCache({ ...parts, steadyClock, deadlines }),
     calls: {
       ...{ endpoints: world.endpoints, slots, clock, steadyClock, random: Math.random },
-      onKeyRejected: (byokKeyId: string) => parts.byokKeys.markInvalid(byokKeyId),
-      isDown: (providerId: string) => healthChecks.isDown(providerId),
+      onKeyRejected: (byokKeyId) => byokKeys.markInvalid(byokKeyId),
+      isDown: (providerId) => parts.healthChecks.isDown(providerId),
     },
-    guarding: { thread: workThread, moderation: moderationOf(config, parts.providers) },
-    ticker,
-    keepaliveMs,
+    guarding: { thread: workThread, moderation: moderationOf(config, providers) },
     openings: new DeadlineQueue(steadyClock, keepaliveMs),
     firstTokenTimeoutMs: upstreamTimeouts.firstTokenMs,
     idleTimeoutMs: upstreamTimeouts.idleMs,
     totalTimeoutMs: upstreamTimeouts.totalMs,
-    deadlines,
-    onError: (error: unknown, requestId: string) =>
+    onError: (error, requestId) =>
       telemetry.log.warn({ err: error, request_id: requestId }, "stream failed"),
   };
-  const endpoints = modelEndpoints(dependencies, {
+  return {
+    calls,
+    abort(): void {
+      ticker.abortAll();
+      deadlines.expireAll();
+    },
+  };
+}
+
+/** Composes the routes of the billed endpoints. */
+export function composeEndpoints(
+  parts: Base &
+    Pick<ProviderParts, "definitions"> & {
+      readonly calls: PaidCallDependencies;
+      readonly workThread: FairWorkThread;
+      readonly files: FileParts;
+      readonly vectorStores: VectorStoreParts;
+      readonly responses: ResponseServices;
+      readonly hosted: HostedServices;
+    },
+): RouteDefinition[] {
+  const { config, clock, workThread, responses, hosted } = parts;
+  return modelEndpoints(parts.calls, {
+    ...{ workThread, responses, hosted },
     longBodies: new LongBodies(workThread, parts.definitions),
-    workThread,
     allowsEcho: config.debugEcho,
-    documents: options.documents,
-    responses,
-    hosted,
-    images: { clock, media, fetchImage: imageFetch(config), publicUrl: config.publicUrl },
+    documents: parts.vectorStores.documents,
+    images: {
+      ...{ clock, publicUrl: config.publicUrl },
+      media: parts.files.media,
+      fetchImage: imageFetch(config),
+    },
   });
-  return { endpoints, ticker, deadlines, calls: dependencies };
 }
 
 /** Composes moderation by the operator's model. Returns undefined if none is configured. */
@@ -150,7 +143,11 @@ function moderationOf(
 
 /** Composes the response cache, and the single-flight of equal requests. */
 function composeCache(
-  options: EndpointParts & { readonly steadyClock: Clock; readonly deadlines: DeadlineQueue },
+  options: Base &
+    MoneyParts &
+    Pick<PaidCallDependencies, "idempotency" | "isAborting" | "deadlines"> & {
+      readonly steadyClock: Clock;
+    },
 ): CachedCalls {
   const { config, telemetry } = options;
   const onError = (error: unknown): void =>

@@ -1,4 +1,3 @@
-import type { Database } from "../../../db/client.ts";
 import { ProviderKeys } from "../../accounts/provider-keys/provider-keys.ts";
 import { ByokKeys } from "../../inference/call/routing/byok-keys.ts";
 import { ByokProviders } from "../../inference/call/routing/byok-providers.ts";
@@ -6,12 +5,9 @@ import { HealthChecks } from "../../inference/call/routing/health-checks.ts";
 import { DefinitionCache } from "../../inference/definitions/definition-cache.ts";
 import { publishSearch } from "../../inference/models/model-catalogue.ts";
 import { ProvidersModelLists } from "../../inference/models/model-lists.ts";
-import type { Clock } from "../../lib/clock.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
-import type { ClusterMembership } from "../../platform/cluster/membership.ts";
 import { requestsModelList } from "../../platform/config/provider-types.ts";
 import { isLocalServer } from "../../platform/config/providers.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
 import { createEgressGuard } from "../../platform/egress/guard.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { askModelList } from "../../providers/catalogue/ask-model-list.ts";
@@ -20,7 +16,7 @@ import {
   type Catalogue,
   type ProviderReport,
 } from "../../providers/catalogue/build-catalogue.ts";
-import { createModelIndex, LiveModelIndex } from "../../providers/catalogue/model-index.ts";
+import { createModelIndex, replaceModels } from "../../providers/catalogue/model-index.ts";
 import {
   type ModelLists,
   readStoredLists,
@@ -29,22 +25,14 @@ import {
 import { builtInModels } from "../../providers/catalogue/provider-models.ts";
 import { createProviders } from "../../providers/registry.ts";
 import { createHttpClient } from "../../providers/transport/http-client.ts";
-import type { HttpClient } from "../../providers/transport/provider-response.ts";
 import { createSandboxProvider } from "../../sandbox/chat-provider.ts";
 import { SandboxFineTuning } from "../../sandbox/tuning/fine-tuning-provider.ts";
 import { SandboxTunedModels } from "../../sandbox/tuning/tuned-models.ts";
 import type { Base } from "./base.ts";
+import type { ClusterNode } from "./cluster-node.ts";
 
-/**
- * Composes the configured providers, their shared HTTP client, their health, and the BYOK keys of organizations.
- * @param onRecovered called when a server of the operator answers again
- */
-export function composeProviders(
-  base: Base,
-  workThread: FairWorkThread,
-  membership: ClusterMembership,
-  onRecovered: (providerId: string) => void,
-) {
+/** Composes the configured providers, their shared HTTP client, and the BYOK keys of organizations. */
+export function composeProviders(base: Base, workThread: FairWorkThread) {
   const { config, sql, background, changes, clock, providerFactories } = base;
   const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const settings = config.providers.map((provider) => ({
@@ -72,31 +60,16 @@ export function composeProviders(
   changes.invalidate("provider-keys", byokKeys);
   const providerKeys = new ProviderKeys({ ...base, guard, byokProviders, byokKeys });
   const providers = createProviders(settings, shared);
-  const localServerIds = config.providers.filter(isLocalServer).map(({ id }) => id);
-  const healthChecks = new HealthChecks({
-    ...base,
-    providers: new Map(localServerIds.map((id) => [id, providers.get(id)!])),
-    intervalMs: config.healthCheckSeconds * 1_000,
-    isReporter: () => membership.peers().rank === 0,
-    onRecovered,
-  });
   const definitions = new DefinitionCache(base.read);
   changes.invalidate("definitions", definitions);
-  return { httpClient, byokKeys, providerKeys, definitions, healthChecks, providers };
+  return { httpClient, byokKeys, providerKeys, definitions, providers };
 }
 
-interface ModelParts {
-  readonly config: GatewayConfig;
-  readonly sql: Database;
-  readonly telemetry: Telemetry;
-  readonly clock: Clock;
-  readonly httpClient: HttpClient;
-  onError(error: unknown): void;
-}
+export type ProviderParts = ReturnType<typeof composeProviders>;
 
 /** Composes the offered models, their search, and the providers' own lists, which add new models. */
-export async function composeModels(parts: ModelParts) {
-  const { config, sql, telemetry, clock, httpClient, onError } = parts;
+export async function composeModels(base: Base, { httpClient }: ProviderParts) {
+  const { config, background: sql, telemetry, clock, onError } = base;
   const listingProviders = config.providers.filter(({ type }) => requestsModelList(type));
   const savedLists =
     config.modelListsSeconds === 0
@@ -120,7 +93,7 @@ export async function composeModels(parts: ModelParts) {
       for (const report of catalogue.reports) logReport(telemetry.log, report);
       const next = createModelIndex(catalogue);
       // First, so that a search finds the listed models.
-      await publishSearch(sql, next).finally(() => index.replace(next));
+      await publishSearch(sql, next).finally(() => replaceModels(index, next));
     },
     onUnanswered: ({ id }, reason) =>
       telemetry.log.warn({ provider: id }, `provider ${id} does not list its models: ${reason}`),
@@ -128,9 +101,39 @@ export async function composeModels(parts: ModelParts) {
   });
   const catalogue = await build(lists.lists);
   for (const report of catalogue.reports) logReport(telemetry.log, report);
-  const index = new LiveModelIndex(createModelIndex(catalogue));
+  const index = createModelIndex(catalogue);
   await publishSearch(sql, index);
-  return { index, lists };
+  return {
+    models: index,
+    modelLists: {
+      /** Reads the list of a provider that answers again. */
+      readAgain(providerId: string): void {
+        if (config.modelListsSeconds > 0) lists.readAgain(providerId);
+      },
+      start(): void {
+        if (config.modelListsSeconds > 0) lists.start();
+      },
+      stop: () => lists.stop(),
+    },
+  };
+}
+
+/** Composes the checks of the operator's own servers. */
+export function composeHealthChecks(
+  base: Base,
+  { membership }: ClusterNode,
+  { providers }: ProviderParts,
+  modelLists: { readAgain(providerId: string): void },
+): HealthChecks {
+  const { config } = base;
+  const localServerIds = config.providers.filter(isLocalServer).map(({ id }) => id);
+  return new HealthChecks({
+    ...base,
+    providers: new Map(localServerIds.map((id) => [id, providers.get(id)!])),
+    intervalMs: config.healthCheckSeconds * 1_000,
+    isReporter: () => membership.peers().rank === 0,
+    onRecovered: (providerId) => modelLists.readAgain(providerId),
+  });
 }
 
 function memoised<Value>(make: (key: string) => Promise<Value>): (key: string) => Promise<Value> {

@@ -1,6 +1,7 @@
 import { join } from "node:path";
+import type { ActorEnvironment } from "../../../actors/runtime/registry.ts";
 import type { Database } from "../../../db/client.ts";
-import { commitSharedHolds } from "../../../db/ledger/exchange-batch.ts";
+import { commitInMemoryHolds, commitSharedHolds } from "../../../db/ledger/exchange-batch.ts";
 import { GroupCommit } from "../../../db/ledger/group-commit.ts";
 import { orgAccountId } from "../../../db/ledger/rows.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
@@ -11,48 +12,52 @@ import { ClusteredMoney } from "../../billing/ledger/clustered.ts";
 import { CreditOrders } from "../../billing/ledger/credit-orders.ts";
 import type { MoneyDependencies } from "../../billing/ledger/engine.ts";
 import type { IsHeldBySilent } from "../../billing/ledger/hold-queue.ts";
-import type { Hold } from "../../billing/ledger/interface.ts";
 import { SingleNodeMoney } from "../../billing/ledger/single-node.ts";
-import {
-  PendingRefunds,
-  type UndeliveredChargeJournal,
-} from "../../billing/ledger/undelivered-charge-journal.ts";
-import { Suspensions } from "../../http/authentication.ts";
+import { PendingRefunds } from "../../billing/ledger/undelivered-charge-journal.ts";
+import { Suspensions, usableKey } from "../../http/authentication.ts";
 import { CallAdmission } from "../../inference/call/admission.ts";
-import type { Clock } from "../../lib/clock.ts";
 import type { RateWindows } from "../../platform/cluster/interface.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
 import { NoteFile } from "../../platform/storage/note-file.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { createActorWorld } from "./actor-world.ts";
 import type { Base } from "./base.ts";
 
-/**
- * Composes the money engine. A single gateway has its holds in memory, several gateways have them in the database. In
- * both modes the ledger commits everything that was queued during its last commit.
- */
-export function createMoney(parts: {
+/** Composes the ledger, which commits everything that was queued during its last commit. */
+export function createLedger(parts: {
   readonly isClustered: boolean;
-  readonly world: Pick<MoneyDependencies, "keys" | "organizations" | "subjectBudgets">;
   readonly connections: {
     readonly ledger: Database;
     /** Name of the ledger's sessions in the database. */
     readonly ledgerName: string;
   };
   readonly instance: InstanceIdentity;
-  readonly clock: Clock;
   readonly telemetry: Telemetry;
-  readonly notes: UndeliveredChargeJournal;
-  isHeldBySilent?: IsHeldBySilent;
   onFenced(): void;
-  onError(error: unknown): void;
-}): { readonly money: SingleNodeMoney | ClusteredMoney; readonly ledger: GroupCommit } {
-  const { world, connections, instance, clock, telemetry } = parts;
-  const dependencies = {
-    ...world,
-    clock,
-    instance,
-    onClamped: (hold: Pick<Hold, "requestId">, clampedNano: bigint) => {
+}): GroupCommit {
+  const { connections, instance, telemetry, onFenced } = parts;
+  const sql = connections.ledger;
+  return new GroupCommit({
+    ...{ sql, instance, onFenced },
+    commitBatch: parts.isClustered ? commitSharedHolds : commitInMemoryHolds,
+    onGuardViolated: guardReport(telemetry),
+    endEarlierTry: () => endEarlierSession(sql, connections.ledgerName),
+    onBatch: (units, durationMs) => telemetry.observeCommit(units, durationMs),
+  });
+}
+
+/** Composes the money engine. A single gateway has its holds in memory, several gateways have them in the database. */
+export function createMoney(
+  parts: Omit<MoneyDependencies, "onClamped" | "onBackgroundError"> & {
+    readonly isClustered: boolean;
+    readonly telemetry: Telemetry;
+    isHeldBySilent?: IsHeldBySilent;
+    onError(error: unknown): void;
+  },
+): SingleNodeMoney | ClusteredMoney {
+  const { telemetry } = parts;
+  const dependencies: MoneyDependencies = {
+    ...parts,
+    onClamped(hold, clampedNano) {
       telemetry.countClampedCharge();
       telemetry.log.warn(
         { request_id: hold.requestId, clamped_nano_usd: clampedNano.toString() },
@@ -60,37 +65,10 @@ export function createMoney(parts: {
       );
     },
     onBackgroundError: parts.onError,
-    notes: parts.notes,
   };
-  const sql = connections.ledger;
-  const common = {
-    sql,
-    instance,
-    onFenced: parts.onFenced,
-    onGuardViolated: guardReport(telemetry),
-    endEarlierTry: () => endEarlierSession(sql, connections.ledgerName),
-    onBatch: (units: number, durationMs: number) => telemetry.observeCommit(units, durationMs),
-  };
-  if (parts.isClustered) {
-    const money = new ClusteredMoney(dependencies, parts.isHeldBySilent);
-    const ledger = new GroupCommit({
-      ...common,
-      commitBatch: commitSharedHolds,
-      holds: money.holdQueue,
-      onCommitted: (settlements) => money.committed(settlements),
-      onPostedAbandoned: (settlement) => money.refund(settlement),
-    });
-    money.connect(ledger);
-    return { money, ledger };
-  }
-  const money = new SingleNodeMoney(dependencies);
-  const ledger = new GroupCommit({
-    ...common,
-    onCommitted: (settlements, totals) => money.committed(settlements, totals),
-    onPostedAbandoned: (settlement) => money.refund(settlement),
-  });
-  money.connect(ledger);
-  return { money, ledger };
+  return parts.isClustered
+    ? new ClusteredMoney(dependencies, parts.isHeldBySilent)
+    : new SingleNodeMoney(dependencies);
 }
 
 /** Reports writes that the database rejected because they would have overspent. */
@@ -111,22 +89,17 @@ function guardReport(telemetry: Telemetry) {
 }
 
 /** Composes actors, holds and the ledger, with their two users: admission of calls, and operators' orders. */
-export function composeMoney(
-  base: Base,
-  refunds: ReturnType<typeof composePendingRefunds>,
-  rates: RateWindows,
-) {
+export function composeMoney(base: Base, rates: RateWindows) {
   const { changes, clock, read, isClustered, onError } = base;
-  const world = createActorWorld({
-    changes,
-    clock,
-    read,
-    commit: (effects, commitChain) => ledger.submit(effects, commitChain),
-  });
+  const ledger = createLedger(base);
+  const commit: ActorEnvironment["commit"] = (effects, chain) => ledger.submit(effects, chain);
+  const world = createActorWorld({ changes, clock, read, commit });
   const { organizations } = world;
+  const notes = composePendingRefunds(base, ledger);
   const isHeldBySilent = (organizationId: string) =>
     isAccountHeldBySilent(base.sql, orgAccountId(organizationId));
-  const { money, ledger } = createMoney({ ...base, world, ...refunds, isHeldBySilent });
+  const money = createMoney({ ...base, ...world, ledger, notes, isHeldBySilent });
+  base.beforeFenced(() => money.noteUnanswered());
   const budgetSubjects = new BudgetSubjects(read);
   changes.invalidate("budget-subjects", budgetSubjects);
   const suspensions = new Suspensions({ read });
@@ -140,8 +113,11 @@ export function composeMoney(
     world,
     money,
     ledger,
+    notes,
     budgetSubjects,
     suspensions,
+    /** Returns a key with its current rights. Rejects if the key can no longer call. */
+    usableKey: (keyId: string) => usableKey({ ...world, suspensions, clock }, keyId),
     admission: new CallAdmission({ rates, organizations, money, budgetSubjects, clock, read }),
     orders,
   };
@@ -151,41 +127,12 @@ export type MoneyParts = ReturnType<typeof composeMoney>;
 
 const FOLDER = "refunds-owed";
 
-interface PendingRefundParts {
-  readonly config: GatewayConfig;
-  readonly sql: Database;
-  readonly instance: { readonly id: string };
-  readonly clock: Clock;
-  onError(error: unknown): void;
-  /** Ends the process immediately, because it was declared dead. */
-  onFenced(): void;
-}
-
-/** Parts that use the pending refunds and are constructed after them. */
-interface LaterParts {
-  readonly ledger: GroupCommit;
-  readonly money: { noteUnanswered(): void };
-  readonly ticker: { recordUndelivered(): void };
-}
-
 /** Composes the record of undelivered answers: a file of this instance, next to the files of earlier instances. */
-export function composePendingRefunds({ config, onFenced, ...parts }: PendingRefundParts) {
-  let laterParts: LaterParts | undefined;
-  const notes = new PendingRefunds({
-    ...parts,
-    file: new NoteFile(join(config.dataDir, FOLDER), parts.instance.id),
-    submit: (effect) => laterParts!.ledger.submit([effect]),
+function composePendingRefunds(base: Base, ledger: GroupCommit): PendingRefunds {
+  return new PendingRefunds({
+    ...base,
+    sql: base.background,
+    file: new NoteFile(join(base.config.dataDir, FOLDER), base.instance.id),
+    submit: (effect) => ledger.submit([effect]),
   });
-  return {
-    notes,
-    onFenced(): void {
-      laterParts?.money.noteUnanswered();
-      laterParts?.ticker.recordUndelivered();
-      onFenced();
-    },
-    begin(parts: LaterParts): void {
-      laterParts = parts;
-      notes.watch();
-    },
-  };
 }

@@ -13,9 +13,10 @@ import { TestProcessor } from "../../billing/payments/test-processor.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import type { Base } from "./base.ts";
+import type { Part } from "./lifecycle.ts";
 import type { MoneyParts } from "./money.ts";
 
-export interface PaymentParts {
+export interface PaymentParts extends Part {
   readonly payments: Payments;
   readonly methods: PaymentMethods;
   readonly replenish: AutoReplenish;
@@ -23,9 +24,6 @@ export interface PaymentParts {
   readonly cardRefunds: CardRefunds;
   /** Undefined if no processor reports to this gateway. */
   readonly stripeEvents: StripeEvents | undefined;
-  /** Continues the payments that are open. */
-  start(): void;
-  close(): Promise<void>;
 }
 
 /** Composes Stripe if its key is set, otherwise the test processor. */
@@ -60,10 +58,11 @@ export function composePayments(
     planBilling,
     cardRefunds: refunds,
     stripeEvents,
+    /** Continues the payments that are open. */
     start() {
       for (const part of [payments, replenish, planBilling, refunds, reversals]) part.start();
     },
-    async close() {
+    async stop() {
       refunds.close();
       reversals.close();
       await planBilling.close();

@@ -1,8 +1,6 @@
 import { join } from "node:path";
-import type { Database } from "../../../db/client.ts";
 import { mayUseComputer } from "../../../db/queries/organizations.ts";
 import { version } from "../../../package.json";
-import { usableKey } from "../../http/authentication.ts";
 import { CodeInterpreter } from "../../inference/tools/code-interpreter/code-interpreter.ts";
 import { type FileSearchStores, FileSearchTools } from "../../inference/tools/file-search.ts";
 import type { HostedServices } from "../../inference/tools/hosted-services.ts";
@@ -18,27 +16,25 @@ import { FEMTO_PER_NANO } from "../../lib/money.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
 import { createEgressFetch } from "../../platform/egress/fetch.ts";
 import { createEgressGuard } from "../../platform/egress/guard.ts";
-import type { Telemetry } from "../../platform/telemetry/interface.ts";
+import type { Base } from "./base.ts";
 import type { FileParts } from "./files.ts";
+import type { Part } from "./lifecycle.ts";
+import type { MoneyParts } from "./money.ts";
+import type { VectorStoreParts } from "./vector-stores.ts";
 import { composeWebSearch } from "./web-search.ts";
-
-type Keys = Parameters<typeof usableKey>[0];
 
 /** Bytes of one answer of an MCP server, which is parsed as a whole. */
 const MAX_ANSWER_BYTES = 1_048_576;
 
 /** Composes the tools that the gateway runs for models. */
 export function composeTools(
-  options: Keys & {
-    readonly config: GatewayConfig;
-    readonly telemetry: Telemetry;
-    readonly sql: Database;
-    readonly stores: VectorStores;
+  options: Base & {
     readonly files: FileParts;
-    onError(error: unknown): void;
+    readonly vectorStores: VectorStoreParts;
+    readonly usableKey: MoneyParts["usableKey"];
   },
-): HostedServices & { close(): void } {
-  const { config, stores, files, sql, onError } = options;
+): HostedServices & Part {
+  const { config, vectorStores, usableKey, files, sql, onError } = options;
   const { webSearch, close } = composeWebSearch(options);
   const codeInterpreter = new CodeInterpreter({
     settings: config.codeInterpreter,
@@ -47,7 +43,7 @@ export function composeTools(
     onError,
   });
   const registry = new ToolRegistry([
-    new FileSearchTools(searchedStores(stores, options)),
+    new FileSearchTools(searchedStores(vectorStores.stores, usableKey)),
     new WebSearchTools(webSearch),
     codeInterpreter,
     composeMcp(config),
@@ -59,19 +55,22 @@ export function composeTools(
   return {
     ...{ registry, prices, webSearch },
     mayUseComputer: (organizationId) => mayUseComputer(sql, organizationId),
-    close() {
+    stop() {
       close();
       codeInterpreter.close();
     },
   };
 }
 
-function searchedStores(stores: VectorStores, keys: Keys): FileSearchStores {
+function searchedStores(
+  stores: VectorStores,
+  usableKey: MoneyParts["usableKey"],
+): FileSearchStores {
   return {
     readFilter,
     assertSearchable: (...args) => stores.assertSearchable(...args),
     async searchAll({ keyId, signal }, storeIds, queries, options) {
-      const admitAgain = async () => ({ key: await usableKey(keys, keyId) });
+      const admitAgain = async () => ({ key: await usableKey(keyId) });
       const searcher = {
         caller: await admitAgain(),
         // Embedding the question is a separate call, of another model.

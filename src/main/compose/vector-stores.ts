@@ -1,9 +1,5 @@
-import type { Ownership, UnownedWork } from "../../../actors/runtime/ownership.ts";
-import type { Database } from "../../../db/client.ts";
-import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
 import { Extraction } from "../../documents/extraction.ts";
 import { DocumentFault } from "../../documents/text-sink.ts";
-import { usableKey } from "../../http/authentication.ts";
 import type {
   DocumentTexts,
   SentDocument,
@@ -12,65 +8,46 @@ import {
   PaidTextEmbedding,
   type PaidTextEmbeddingDependencies,
 } from "../../inference/endpoints/embeddings/text-embedding.ts";
-import type { FileLibrary } from "../../jobs/files/file-library.ts";
-import type { TextEmbedding } from "../../jobs/vector-stores/embedding.ts";
 import { Indexing } from "../../jobs/vector-stores/indexing.ts";
 import { VectorStores } from "../../jobs/vector-stores/vector-stores.ts";
 import { clientClosed, GatewayError, overloaded } from "../../lib/errors.ts";
 import { allButOne, FairSemaphore } from "../../lib/fair-share.ts";
-import type { ChangeFeed } from "../../platform/cluster/change-feed.ts";
-import type { GatewayConfig } from "../../platform/config.ts";
+import type { Base } from "./base.ts";
+import type { ClusterNode } from "./cluster-node.ts";
+import type { FileParts } from "./files.ts";
+import type { Part } from "./lifecycle.ts";
 
-type ConnectOptions = Pick<PaidTextEmbeddingDependencies, "calls" | "inFlight"> &
-  Parameters<typeof usableKey>[0];
-
-export interface VectorStoreParts {
+export interface VectorStoreParts extends Part {
   readonly stores: VectorStores;
   /** Reads the documents of chats, in the same processes as files. */
   readonly documents: DocumentTexts;
-  /** Receives the paid calls. From then on, texts can be embedded. */
-  connect(options: ConnectOptions): void;
-  close(): Promise<void>;
 }
 
 /** Composes vector stores, and this instance's work on indexing their files. */
-export function composeVectorStores(options: {
-  readonly config: Pick<GatewayConfig, "vectorStoreModel">;
-  readonly sql: Database;
-  /** The same pool as `sql`, for statements that may take long. */
-  readonly background: Database;
-  readonly instance: InstanceIdentity;
-  readonly ownership: Ownership;
-  readonly unowned: UnownedWork;
-  readonly changes: ChangeFeed;
-  readonly files: FileLibrary;
-  onError(error: unknown): void;
-}): VectorStoreParts {
-  const { config, sql, background, unowned, changes } = options;
-  const { promise: embedding, resolve } = Promise.withResolvers<TextEmbedding>();
+export function composeVectorStores(
+  options: Base &
+    PaidTextEmbeddingDependencies & { readonly node: ClusterNode; readonly files: FileParts },
+): VectorStoreParts {
+  const { config, sql, background, changes, files } = options;
+  const { ownership, unowned } = options.node;
+  const embedding = new PaidTextEmbedding(options);
   const sweep = (): void => void unowned.sweep(indexing.kind);
   const extraction = new Extraction();
-  const indexing = new Indexing({
+  const indexing: Indexing = new Indexing({
     ...options,
     sql: background,
+    files: files.library,
+    ownership,
     extraction,
     embedding,
     onRoom: sweep,
   });
-  unowned.register({
-    kind: indexing.kind,
-    findWork: (limit) => indexing.findWork(limit),
-    start: (lease) => indexing.start(lease),
-  });
+  unowned.register(indexing);
   changes.on("vector-store-work", sweep);
   return {
     stores: new VectorStores({ sql, embeddingModel: config.vectorStoreModel, embedding }),
-    connect({ calls, inFlight, ...keys }) {
-      const usable = (keyId: string) => usableKey(keys, keyId);
-      resolve(new PaidTextEmbedding({ calls, inFlight, usableKey: usable }));
-    },
     documents: documentTexts(extraction),
-    close: () => indexing.stop(),
+    stop: () => indexing.stop(),
   };
 }
 

@@ -23,6 +23,7 @@ import { WebhookSecrets } from "../../webhooks/webhook-secrets.ts";
 import { Webhooks } from "../../webhooks/webhooks.ts";
 import type { Connections } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
+import type { Part } from "./lifecycle.ts";
 
 export interface WebhookOptions {
   readonly config: GatewayConfig;
@@ -41,15 +42,10 @@ export interface WebhookOptions {
 }
 
 /** The parts of webhooks. */
-export interface WebhookParts {
+export interface WebhookParts extends Required<Omit<Part, "abort">> {
   readonly webhooks: Webhooks;
   readonly completionEvents: CompletionEvents;
   readonly deliveries: WebhookDispatcher;
-  /** Call it when this instance counts as alive. */
-  start(): void;
-  passivateIdle(): void;
-  /** Starts no further attempt, waits a little for running ones, and writes their results. */
-  stop(): Promise<void>;
 }
 
 /**
@@ -108,6 +104,7 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
       backlog.start();
     },
     passivateIdle: () => actors.passivateIdle(),
+    /** Starts no further attempt, waits a little for running ones, and writes their results. */
     async stop() {
       backlog.stop();
       await events.close(STOP_MS);
@@ -155,7 +152,7 @@ function createDeliveries({ config, connections, instance, clock, ...options }: 
   );
   const deliveries = new WebhookDispatcher({
     sql: connections.webhooks,
-    instanceId: instance.id,
+    instance,
     loads: createLoadSemaphore(),
     ...{ actors, ownership, slots, secrets, sendEvent, clock, unowned },
     wakes: options.wakes,

@@ -110,47 +110,9 @@ function onlyOrAuthors(
   return models.find(({ id }) => id === `${author}/${slug}`);
 }
 
-/** An index whose models can be replaced during use. */
-export class LiveModelIndex implements ModelIndex {
-  #current: ModelIndex;
-  #version = 1;
-
-  constructor(current: ModelIndex) {
-    this.#current = current;
-  }
-
-  replace(current: ModelIndex): void {
-    this.#current = current;
-    this.#version++;
-  }
-
-  get version(): number {
-    return this.#version;
-  }
-
-  get enabledTypes(): ReadonlySet<string> {
-    return this.#current.enabledTypes;
-  }
-
-  byId(id: string): CatalogueModel | undefined {
-    return this.#current.byId(id);
-  }
-
-  resolve(name: string): CatalogueModel | undefined {
-    return this.#current.resolve(name);
-  }
-
-  candidates(name: string): readonly string[] {
-    return this.#current.candidates(name);
-  }
-
-  nearest(name: string): readonly string[] {
-    return this.#current.nearest(name);
-  }
-
-  all(): readonly CatalogueModel[] {
-    return this.#current.all();
-  }
+/** Replaces the models of an index that is in use. */
+export function replaceModels(index: ModelIndex, next: ModelIndex): void {
+  Object.assign(index, next, { version: index.version + 1 });
 }
 
 /** Returns the whole id and its slug, in the form for comparison. */

@@ -37,31 +37,14 @@ export interface ByokKeysDependencies {
  * Provider keys that organizations bring themselves (spec 1, BYOK). They are read on an organization's first
  * call and cached until the change feed reports a change.
  */
-export class ByokKeys {
+export class ByokKeys extends OrganizationCache<LoadedByokKeys> {
   readonly #dependencies: ByokKeysDependencies;
-  readonly #cache: OrganizationCache<LoadedByokKeys>;
 
   constructor(dependencies: ByokKeysDependencies) {
-    this.#dependencies = dependencies;
-    this.#cache = new OrganizationCache(MAX_ORGANIZATIONS, async (organizationId) =>
+    super(MAX_ORGANIZATIONS, async (organizationId) =>
       this.#decrypt(await dependencies.read(usableProviderKeys(organizationId))),
     );
-  }
-
-  /**
-   * Returns the keys of an organization. Returns them without a promise if they are cached, which they are
-   * after the first call.
-   */
-  of(organizationId: string): LoadedByokKeys | Promise<LoadedByokKeys> {
-    return this.#cache.of(organizationId);
-  }
-
-  forget(organizationId: string): void {
-    this.#cache.forget(organizationId);
-  }
-
-  forgetAll(): void {
-    this.#cache.forgetAll();
+    this.#dependencies = dependencies;
   }
 
   /**

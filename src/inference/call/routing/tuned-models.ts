@@ -8,6 +8,7 @@ import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
 const MAX_ORGANIZATIONS = 10_000;
 const PREFIX = "ft:";
 
+/** The models of an organization, oldest first. */
 type TunedModelList = readonly CatalogueModel[];
 
 export interface TunedModelsDependencies {
@@ -19,26 +20,20 @@ export interface TunedModelsDependencies {
  * Fine-tuned models, each visible only to its organization. They are read on an organization's first use and
  * cached until the change feed reports a change.
  */
-export class TunedModels {
+export class TunedModels extends OrganizationCache<TunedModelList> {
   readonly #dependencies: TunedModelsDependencies;
-  readonly #cache: OrganizationCache<TunedModelList>;
 
   constructor(dependencies: TunedModelsDependencies) {
-    this.#dependencies = dependencies;
-    this.#cache = new OrganizationCache(MAX_ORGANIZATIONS, async (organizationId) => {
+    super(MAX_ORGANIZATIONS, async (organizationId) => {
       const records = await dependencies.read(listTunedModels(organizationId));
       return records.map((record) => this.#modelOf(record));
     });
+    this.#dependencies = dependencies;
   }
 
   /** The catalogue that all organizations share. */
   get shared(): ModelIndex {
     return this.#dependencies.models;
-  }
-
-  /** Returns the models of an organization, oldest first. */
-  of(organizationId: string): TunedModelList | Promise<TunedModelList> {
-    return this.#cache.of(organizationId);
   }
 
   /**
@@ -56,15 +51,7 @@ export class TunedModels {
 
   /** Returns the whole current catalogue as the organization sees it. */
   async index(organizationId: string): Promise<ModelIndex> {
-    return this.#with(await this.#cache.readNow(organizationId));
-  }
-
-  forget(organizationId: string): void {
-    this.#cache.forget(organizationId);
-  }
-
-  forgetAll(): void {
-    this.#cache.forgetAll();
+    return this.#with(await this.readNow(organizationId));
   }
 
   /**
@@ -78,7 +65,7 @@ export class TunedModels {
   ): ModelIndex | Promise<ModelIndex> {
     const isKnown = names.every((name) => tunedModels.some(({ id }) => id === name));
     if (isKnown) return this.#with(tunedModels);
-    return this.#cache.readAgain(organizationId).then((models) => this.#with(models));
+    return this.readAgain(organizationId).then((models) => this.#with(models));
   }
 
   #with(tunedModels: TunedModelList): ModelIndex {
