@@ -31,7 +31,13 @@ import type { Provider } from "../../providers/interface.ts";
 import type { DefinitionCache } from "../definitions/definition-cache.ts";
 import type { Guardrail } from "../guardrails/screening/guardrail.ts";
 import type { CallAdmission, Fees, RateHeaders } from "./admission.ts";
-import { runBatchPhase } from "./batched-call.ts";
+import {
+  type BatchAnswer,
+  type PreparedBatchLine,
+  prepareForBatch,
+  type SettledBatchAnswer,
+  settleBatchAnswer,
+} from "./batched-call.ts";
 import type { CacheWriter } from "./cache/cache-writer.ts";
 import type { CachedCalls } from "./cache/cached-calls.ts";
 import { type CacheOrder, cacheOrderOf } from "./cache/order.ts";
@@ -111,7 +117,6 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   /** Runs a call. Rejects with the error of the step that rejected or failed the request. */
   async run(incoming: IncomingCall<Request>): Promise<CallOutcome> {
-    if (incoming.batchPhase !== undefined) return runBatchPhase(this.#dependencies, this, incoming);
     const order = incoming.headers && cacheOrderOf(incoming.headers);
     const claim = this.#claimOf(incoming);
     const guarding = this.guardOf(incoming);
@@ -143,6 +148,19 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       await idempotency.free(claim);
       throw error;
     }
+  }
+
+  /** Prepares a call that a provider answers in a batch. See batched-call.ts. */
+  prepareForBatch(incoming: IncomingCall<Request>): Promise<PreparedBatchLine | undefined> {
+    return prepareForBatch(this.#dependencies, this, incoming);
+  }
+
+  /** Returns the answer and the charge of a call that a provider has answered in a batch. */
+  settleBatchAnswer(
+    incoming: IncomingCall<Request>,
+    answer: BatchAnswer,
+  ): Promise<SettledBatchAnswer> {
+    return settleBatchAnswer(this.#dependencies, this.endpoint, incoming, answer);
   }
 
   /**

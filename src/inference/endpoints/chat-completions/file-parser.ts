@@ -128,7 +128,7 @@ export function prepareDocuments(texts: DocumentTexts | undefined, before: Prepa
     }
     // A line that needs document texts is never part of a provider batch. Reading its documents here would
     // use up the key's rate for nothing.
-    if (context.batchPhase !== undefined) return filling;
+    if (context.isForProviderBatch === true) return filling;
     return withDocuments(texts, filling, context, admit);
   };
 }

@@ -1,5 +1,4 @@
 import { MAX_WHOLE_BYTES } from "../../../http/read-body.ts";
-import type { RequestContext } from "../../../http/route.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { type SharedBytes, SharedBytesWriter } from "../../../lib/shared-bytes.ts";
 import type { CallGuard } from "../../call/guard/call-guard.ts";
@@ -117,7 +116,7 @@ export class TurnPreparation {
   };
 
   async #load(
-    context: RequestContext,
+    context: PaidContext,
     body: ResponsesBody | LongResponses,
     needs: StoredNeeds,
     admit: Parameters<Prepare>[1],
@@ -157,7 +156,7 @@ export class TurnPreparation {
 
   /** Reads one JSON text with all parts of the turn in the work thread. */
   async #readLong(
-    context: RequestContext,
+    context: PaidContext,
     { earlier, referable, position, removed }: LongBodyParts,
     bodyHash: string | undefined,
   ): Promise<LongResponses> {
@@ -176,7 +175,7 @@ export class TurnPreparation {
   }
 }
 
-function bodyBytes({ body, bodyText }: RequestContext): readonly Uint8Array[] {
+function bodyBytes({ body, bodyText }: PaidContext): readonly Uint8Array[] {
   if (body instanceof LongResponses) return body.bytes.segments;
   return [new TextEncoder().encode(bodyText)];
 }
