@@ -4,7 +4,7 @@ import { plus, times } from "../../lib/exact-integer.ts";
 import { holdNanoUsd, usdNumber } from "../../lib/money.ts";
 import { type BatchRequest, pricesAtShare, type RecordedAnswer } from "../../providers/batches.ts";
 import { type Provider, ProviderFailure } from "../../providers/interface.ts";
-import { type AdmittedCall, type IncomingCall, ProviderCall } from "./call.ts";
+import { type AcceptedCall, type AdmittedCall, ProviderCall } from "./call.ts";
 import { CallCharge, type UnwrittenCharge } from "./call-charge.ts";
 import { type AcceptedRequest, type PaidEndpoint, recordedDetails } from "./endpoint.ts";
 import type { CallGuard } from "./guard/call-guard.ts";
@@ -56,8 +56,8 @@ export interface AnsweredEndpoint {
 /** The parts of a PaidCall that the preparation needs. */
 interface BatchableCall<Request extends AcceptedRequest, Answer> {
   readonly endpoint: PaidEndpoint<Request, Answer>;
-  route(call: IncomingCall<Request>): RoutePlan | Promise<RoutePlan>;
-  guardOf(call: IncomingCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined>;
+  route(call: AcceptedCall<Request>): RoutePlan | Promise<RoutePlan>;
+  guardOf(call: AcceptedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined>;
 }
 
 /**
@@ -67,7 +67,7 @@ interface BatchableCall<Request extends AcceptedRequest, Answer> {
 export async function prepareForBatch<Request extends AcceptedRequest, Answer>(
   dependencies: PaidCallDependencies,
   paid: BatchableCall<Request, Answer>,
-  call: IncomingCall<Request>,
+  call: AcceptedCall<Request>,
 ): Promise<PreparedBatchLine | undefined> {
   const { request, caller, requestId } = call;
   const { endpoint } = paid;
@@ -141,7 +141,7 @@ function endpointOf({ model, providerId, upstreamModel }: Candidate): ModelEndpo
 export async function settleBatchAnswer<Request extends AcceptedRequest, Answer>(
   dependencies: PaidCallDependencies,
   endpoint: PaidEndpoint<Request, Answer>,
-  call: IncomingCall<Request>,
+  call: AcceptedCall<Request>,
   batchAnswer: BatchAnswer,
 ): Promise<SettledBatchAnswer> {
   const { request, requestId } = call;
@@ -205,7 +205,7 @@ const NO_HOLD: Omit<Hold, "requestId" | "organizationId" | "keyId"> = {
 
 function admittedInPhase<Request extends AcceptedRequest, Answer>(
   { route, title, statedLimit }: PaidEndpoint<Request, Answer>,
-  { requestId, startedMs, request, clientSignal, log, lifetime }: IncomingCall<Request>,
+  { requestId, startedMs, request, clientSignal, log, lifetime }: AcceptedCall<Request>,
   { plan, hold, fees }: Pick<AdmittedCall<Request>, "plan" | "hold" | "fees">,
 ): AdmittedCall<Request> {
   return {

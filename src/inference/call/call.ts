@@ -32,8 +32,8 @@ interface RunningRequest<Request> {
  */
 export type InternalIdempotencyKey = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
 
-/** An accepted request, with the parts of its HTTP request that the paid call needs. */
-export interface IncomingCall<Request> extends RateSubject, RunningRequest<Request> {
+/** A request that its endpoint has accepted, with everything that the paid call needs of it. */
+export interface AcceptedCall<Request> extends RateSubject, RunningRequest<Request> {
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
   readonly internalIdempotency?: InternalIdempotencyKey | undefined;

@@ -41,7 +41,7 @@ import {
 import type { CacheWriter } from "./cache/cache-writer.ts";
 import type { CachedCalls } from "./cache/cached-calls.ts";
 import { cacheOrderOf } from "./cache/order.ts";
-import { type AdmittedCall, type CallOutcome, type IncomingCall, sentLimit } from "./call.ts";
+import { type AcceptedCall, type AdmittedCall, type CallOutcome, sentLimit } from "./call.ts";
 import {
   type AcceptedRequest,
   type CostBound,
@@ -71,7 +71,7 @@ export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDep
 }
 
 /** The parts of a call that its route depends on. */
-export type RoutedCall<Request> = Pick<IncomingCall<Request>, "caller" | "log" | "request">;
+export type RoutedCall<Request> = Pick<AcceptedCall<Request>, "caller" | "log" | "request">;
 
 const NO_BOUNDS: readonly CostBound[] = [];
 const MONEY_CODES: ReadonlySet<string> = new Set(["insufficient_credits", "budget_exhausted"]);
@@ -115,15 +115,15 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   /** Runs a call. Rejects with the error of the step that rejected or failed the request. */
-  async run(incoming: IncomingCall<Request>): Promise<CallOutcome> {
+  async run(accepted: AcceptedCall<Request>): Promise<CallOutcome> {
     const { admission, cache, idempotency } = this.#dependencies;
     const { cacheFormat: format } = this.endpoint;
-    const { lifetime, log } = incoming;
-    const order = incoming.headers && cacheOrderOf(incoming.headers);
-    const claim = this.#claimOf(incoming);
-    const guarding = this.guardOf(incoming);
+    const { lifetime, log } = accepted;
+    const order = accepted.headers && cacheOrderOf(accepted.headers);
+    const claim = this.#claimOf(accepted);
+    const guarding = this.guardOf(accepted);
     const guard = guarding instanceof Promise ? await guarding : guarding;
-    let call = incoming;
+    let call = accepted;
     let plan = await this.route(call);
     const headers = await traced(log.trace, "rate_limit", admission.takeRate(call));
     lifetime.responseHeaders = headers;
@@ -158,14 +158,14 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
    * Checks the key and plans the route again after a wait, in which both may have changed. Rejects if the key
    * can no longer make the call.
    */
-  async #readmit(call: IncomingCall<Request>) {
+  async #readmit(call: AcceptedCall<Request>) {
     const current = { ...call, caller: await call.admitAgain() };
     return { call: current, plan: await this.route(current) };
   }
 
   /** Admits the call within tokens and money, calls providers and charges. */
   async #pay(
-    call: IncomingCall<Request>,
+    call: AcceptedCall<Request>,
     planned: RoutePlan,
     claim: IdempotencyClaim | undefined,
     cacheWriter?: CacheWriter,
@@ -235,7 +235,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
 
   /** Answers the request before its call. Releases the hold if this fails. */
   async #begin(
-    begin: NonNullable<IncomingCall<Request>["begin"]>,
+    begin: NonNullable<AcceptedCall<Request>["begin"]>,
     admitted: AdmittedCall<Request>,
   ): Promise<void> {
     const { idempotency, money } = this.#dependencies;
@@ -261,16 +261,16 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   /** Prepares a call that a provider answers in a batch. See batched-call.ts. */
-  prepareForBatch(incoming: IncomingCall<Request>): Promise<PreparedBatchLine | undefined> {
-    return prepareForBatch(this.#dependencies, this, incoming);
+  prepareForBatch(accepted: AcceptedCall<Request>): Promise<PreparedBatchLine | undefined> {
+    return prepareForBatch(this.#dependencies, this, accepted);
   }
 
   /** Returns the answer and the charge of a call that a provider has answered in a batch. */
   settleBatchAnswer(
-    incoming: IncomingCall<Request>,
+    accepted: AcceptedCall<Request>,
     answer: BatchAnswer,
   ): Promise<SettledBatchAnswer> {
-    return settleBatchAnswer(this.#dependencies, this.endpoint, incoming, answer);
+    return settleBatchAnswer(this.#dependencies, this.endpoint, accepted, answer);
   }
 
   /**
@@ -278,7 +278,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
    * guardrail does not exist, and 400 if a guardrail cannot inspect the requested output. Not `async`, so that a
    * chat without guardrails, or with cached guardrails, has no additional await before its call.
    */
-  guardOf(call: IncomingCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
+  guardOf(call: AcceptedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
     if (call.applyGuardrails === undefined) return undefined;
     const { organizationId, id } = call.caller.key;
     const guardrailName = call.request.fields.guardrail ?? undefined;
@@ -289,7 +289,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   #guardWith(
-    { caller, request, log, clientSignal: signal }: IncomingCall<Request>,
+    { caller, request, log, clientSignal: signal }: AcceptedCall<Request>,
     guardrails: readonly Guardrail[] | undefined,
   ): CallGuard | undefined {
     if (guardrails === undefined) return undefined;
@@ -339,7 +339,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     return request.fields.session_id ?? this.endpoint.affinity?.(request);
   }
 
-  #conversationOf({ key }: IncomingCall<Request>["caller"], request: Request): string | undefined {
+  #conversationOf({ key }: AcceptedCall<Request>["caller"], request: Request): string | undefined {
     const affinity = this.#affinityOf(request);
     return affinity === undefined ? undefined : `${key.organizationId}\n${affinity}`;
   }
@@ -349,7 +349,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
    * candidate, or if the request states the order itself.
    */
   #servedRecorder(
-    { caller, request }: IncomingCall<Request>,
+    { caller, request }: AcceptedCall<Request>,
     plan: RoutePlan,
   ): AdmittedCall<Request>["recordServed"] {
     if (plan.candidates.length < 2 || statesOrder(request.fields.provider)) return undefined;
@@ -359,7 +359,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       );
   }
 
-  #holdBounds({ caller, request }: IncomingCall<Request>, plan: RoutePlan, fees: Fees): HoldBounds {
+  #holdBounds({ caller, request }: AcceptedCall<Request>, plan: RoutePlan, fees: Fees): HoldBounds {
     const countsByok = caller.key.budgetIncludesByok;
     const byok = countsByok ? this.#byokBounds(request, plan, fees) : NO_BOUNDS;
     return { bounds: this.#bounds(request, plan), byok };
@@ -391,7 +391,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     });
   }
 
-  #claimOf(call: IncomingCall<Request>): IdempotencyClaim | undefined {
+  #claimOf(call: AcceptedCall<Request>): IdempotencyClaim | undefined {
     const { request, caller, bodyText, requestId } = call;
     let internalKey = call.internalIdempotency;
     if (internalKey === undefined) {

@@ -2,7 +2,7 @@ import type { ReceivedForm } from "../../http/model-form.ts";
 import type { RequestContext, RouteDefinition } from "../../http/route.ts";
 import { bodyInPieces } from "../../lib/body-pieces.ts";
 import type { BatchAnswer, PreparedBatchLine, SettledBatchAnswer } from "../call/batched-call.ts";
-import type { CallOutcome, IncomingCall, InternalIdempotencyKey } from "../call/call.ts";
+import type { AcceptedCall, CallOutcome, InternalIdempotencyKey } from "../call/call.ts";
 import type { AcceptedRequest } from "../call/endpoint.ts";
 import type { CallGuard } from "../call/guard/call-guard.ts";
 import type { PaidCall } from "../call/run-call.ts";
@@ -18,8 +18,8 @@ type ContextMember =
   | "log"
   | "lifetime";
 
-/** A request to a billed endpoint, from a client or from a line of a batch. */
-export interface PaidContext extends Pick<RequestContext, ContextMember> {
+/** A request to a billed endpoint before it is accepted, from a client or from a line of a batch. */
+export interface IncomingCall extends Pick<RequestContext, ContextMember> {
   readonly request: Pick<Request, "headers" | "signal">;
   /**
    * Stores an answer that is too large for the table of idempotency keys, before it is charged. Absent if such
@@ -38,10 +38,10 @@ export interface PaidRoute extends RouteDefinition {
 
 /** The calls of a billed endpoint without HTTP. Each rejects with the error that a client would receive. */
 export interface DirectCalls {
-  run(context: PaidContext): Promise<CallOutcome>;
+  run(context: IncomingCall): Promise<CallOutcome>;
   /** Returns undefined if the request must be called with `run`. */
-  prepareForBatch(context: PaidContext): Promise<PreparedBatchLine | undefined>;
-  settleBatchAnswer(context: PaidContext, answer: BatchAnswer): Promise<SettledBatchAnswer>;
+  prepareForBatch(context: IncomingCall): Promise<PreparedBatchLine | undefined>;
+  settleBatchAnswer(context: IncomingCall, answer: BatchAnswer): Promise<SettledBatchAnswer>;
 }
 
 /** The body that the endpoint accepts, and the rate headers if the rate was already counted. */
@@ -57,14 +57,14 @@ export interface LoadedBody {
  * await before its call.
  */
 export type Prepare = (
-  context: PaidContext,
+  context: IncomingCall,
   admit: () => Promise<LoadedBody["admittedRateHeaders"]>,
 ) => Promise<LoadedBody> | undefined;
 
 /** Answers a request without waiting for its call. Returns undefined if the request is answered by its call. */
 export type BackgroundStart<Request> = (
   context: RequestContext,
-  call: IncomingCall<Request>,
+  call: AcceptedCall<Request>,
 ) => Promise<Response> | undefined;
 
 /** Returns the route of a billed endpoint. The route runs each request as a paid call. */
@@ -75,14 +75,14 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
   startInBackground?: BackgroundStart<Request>,
 ): PaidRoute {
   const isForm = description.modelForm !== undefined;
-  const load = (context: PaidContext) => prepare?.(context, () => call.admitReading(context));
-  const incomingOf = async (context: PaidContext) =>
-    incomingCall(call, context, (await load(context)) ?? context, isForm);
+  const load = (context: IncomingCall) => prepare?.(context, () => call.admitReading(context));
+  const acceptedOf = async (context: IncomingCall) =>
+    acceptedCall(call, context, (await load(context)) ?? context, isForm);
   const answer = (context: RequestContext, loaded: LoadedBody): Promise<Response> => {
-    const incoming = incomingCall(call, context, loaded, isForm);
+    const accepted = acceptedCall(call, context, loaded, isForm);
     return (
-      startInBackground?.(context, incoming) ??
-      call.run(incoming).then((outcome) => responseOf(context, outcome))
+      startInBackground?.(context, accepted) ??
+      call.run(accepted).then((outcome) => responseOf(context, outcome))
     );
   };
   return {
@@ -96,20 +96,20 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
         : loading.then((loaded) => answer(context, loaded));
     },
     direct: {
-      run: async (context) => call.run(await incomingOf(context)),
-      prepareForBatch: async (context) => call.prepareForBatch(await incomingOf(context)),
+      run: async (context) => call.run(await acceptedOf(context)),
+      prepareForBatch: async (context) => call.prepareForBatch(await acceptedOf(context)),
       settleBatchAnswer: async (context, batchAnswer) =>
-        call.settleBatchAnswer(await incomingOf(context), batchAnswer),
+        call.settleBatchAnswer(await acceptedOf(context), batchAnswer),
     },
   };
 }
 
-function incomingCall<Request extends AcceptedRequest, Answer>(
+function acceptedCall<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
-  context: PaidContext,
+  context: IncomingCall,
   { body, admittedRateHeaders }: LoadedBody,
   isForm: boolean,
-): IncomingCall<Request> {
+): AcceptedCall<Request> {
   const { headers } = context.request;
   const request = call.endpoint.accept(body, headers);
   context.log.request = request.fields;

@@ -7,7 +7,7 @@ import { createCheck } from "../../http/validate.ts";
 import type { BatchAnswer, PreparedBatchLine } from "../../inference/call/batched-call.ts";
 import type { CallOutcome, InternalIdempotencyKey } from "../../inference/call/call.ts";
 import type { UnwrittenCharge } from "../../inference/call/call-charge.ts";
-import type { DirectCalls, PaidContext, PaidRoute } from "../../inference/endpoints/paid-route.ts";
+import type { DirectCalls, IncomingCall, PaidRoute } from "../../inference/endpoints/paid-route.ts";
 import { type ApiKeyRecord, holdsScope } from "../../lib/api-key-record.ts";
 import { type ErrorCode, GatewayError, RETRYABLE_CODES, stopping } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
@@ -190,7 +190,7 @@ export class LineCalls {
     return { key, isLowPriority: true };
   }
 
-  async #contextOf(request: CalledLine, logged: LoggedCall, caller: Caller): Promise<PaidContext> {
+  async #contextOf(request: CalledLine, logged: LoggedCall, caller: Caller): Promise<IncomingCall> {
     const { body, endpoint, organizationId } = request;
     const { log, lifetime } = logged;
     log.request = loggedFieldsOf(body);
@@ -236,7 +236,7 @@ function formerCaller({ keyId: id, organizationId }: CalledLine): Caller {
   return { key: { id, organizationId } as ApiKeyRecord };
 }
 
-type LoggedCall = Pick<PaidContext, "requestId" | "startedMs" | "log" | "lifetime">;
+type LoggedCall = Pick<IncomingCall, "requestId" | "startedMs" | "log" | "lifetime">;
 
 function newCall(requestId: string): LoggedCall {
   return { requestId, startedMs: performance.now(), log: {}, lifetime: {} };
@@ -253,7 +253,7 @@ async function readBody(
   body: unknown,
   owner: string,
   lifetime: RequestLifetime,
-): Promise<Pick<PaidContext, "body" | "bodyText">> {
+): Promise<Pick<IncomingCall, "body" | "bodyText">> {
   const bodyText = JSON.stringify(body);
   if (bodyText.length > MAX_WHOLE_BYTES && route.readLongBody !== undefined) {
     await yieldToEventLoop();
