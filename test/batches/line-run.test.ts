@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readContents } from "../../db/queries/batch-lines.ts";
 import { removeOldIdempotencyRecords } from "../../db/queries/idempotency.ts";
-import type { RouteDefinition } from "../../src/http/route.ts";
+import type { CallOutcome } from "../../src/inference/call/call.ts";
+import type { PaidRoute } from "../../src/inference/endpoints/paid-route.ts";
 import { LineCalls } from "../../src/jobs/batches/line-call.ts";
 import { LineRun } from "../../src/jobs/batches/line-run.ts";
 import type { ApiKeyRecord } from "../../src/lib/api-key-record.ts";
@@ -22,21 +23,27 @@ beforeAll(async () => {
 afterAll(() => books.close());
 
 interface RunOptions {
-  readonly handle: () => Promise<Response>;
+  readonly call: () => Promise<CallOutcome>;
   readonly readInput: () => Promise<ReadableStream<Uint8Array>>;
   readonly batch?: Partial<BatchRecord>;
   readonly clock?: Clock;
 }
 
 async function runOf({
-  handle,
+  call,
   readInput,
   batch,
   clock = systemClock,
 }: RunOptions): Promise<LineRun> {
-  const route = { method: "POST", path: CHATS, access: { kind: "public" }, body: {}, handle };
+  const route = {
+    method: "POST",
+    path: CHATS,
+    access: { kind: "public" },
+    body: {},
+    direct: { run: call },
+  };
   const calls = new LineCalls({
-    routes: [route as unknown as RouteDefinition],
+    routes: [route as unknown as PaidRoute],
     inFlight: { begin() {}, end() {}, isStopping: false },
     usableKey: async () => ({ organizationId: "org_1" }) as ApiKeyRecord,
     note() {},
@@ -56,15 +63,17 @@ async function runOf({
   );
 }
 
+const whole = (body: string): CallOutcome => ({ kind: "whole", headers: {}, body });
+
 test("where the input breaks off, a run ends behind the calls that it has begun", async () => {
   const { promise: goOn, resolve: answer } = Promise.withResolvers<void>();
   let begun = 0;
   let ended = 0;
-  const handle = async () => {
+  const call = async (): Promise<CallOutcome> => {
     begun++;
     await goOn;
     ended++;
-    return Response.json({});
+    return whole("{}");
   };
   // So long that the two are called before more is read.
   const lines = ["a", "b"].map((id) => requestLine(id, { text: id.repeat(2_200_000) })).join("");
@@ -79,7 +88,7 @@ test("where the input breaks off, a run ends behind the calls that it has begun"
       },
       { highWaterMark: 0 },
     );
-  const run = (await runOf({ handle, readInput })).run(new Set()).then(() => "");
+  const run = (await runOf({ call, readInput })).run(new Set()).then(() => "");
   let isOver = false;
   const over = run.catch((error: Error) => error.message).finally(() => (isOver = true));
   await until("both are called and the input has broken off", () => begun === 2 && reads === 2);
@@ -106,13 +115,13 @@ test("a line that was charged for and not written is answered by that call, and 
   // After a standstill of more than a day, too.
   while (await removeOldIdempotencyRecords(sql));
   let called = 0;
-  const handle = async () => {
+  const call = async (): Promise<CallOutcome> => {
     called++;
-    return Response.json({ n: 2 });
+    return whole('{"n":2}');
   };
   const input = new TextEncoder().encode(["a", "b"].map((one) => chatLine(one)).join(""));
   const readInput = async () => new Blob([input]).stream();
-  const run = await runOf({ handle, readInput, batch: { id, organizationId, keyId } });
+  const run = await runOf({ call, readInput, batch: { id, organizationId, keyId } });
   await run.run(new Set());
   expect(called).toBe(1);
   const written: string[] = [];
@@ -136,15 +145,15 @@ test("a line whose call still runs elsewhere is not ended by its tries, and has 
   const keyring = await testKeyring(sql);
   const answer = keyring.sealUnder(keyring.sealingId, new TextEncoder().encode('{"n":1}'));
   let tries = 0;
-  const handle = async () => {
+  const call = async (): Promise<CallOutcome> => {
     tries++;
     if (tries === 7) {
       await sql`UPDATE idempotency_records SET status = 200, headers = '{}', body = ${answer as Buffer}
         WHERE key_id = ${id}`;
     }
     if (tries < 8) throw new GatewayError("idempotency_conflict", "It runs.");
-    const headers = { "x-gateway-idempotent-replay": "true" };
-    return Response.json({ n: 1 }, { headers });
+    const body = new TextEncoder().encode('{"n":1}');
+    return { kind: "replay", status: 200, headers: {}, body };
   };
   const input = new TextEncoder().encode(chatLine("a"));
   const readInput = async () => new Blob([input]).stream();
@@ -153,7 +162,7 @@ test("a line whose call still runs elsewhere is not ended by its tries, and has 
     ...systemClock,
     after: (_: number, run: () => void) => systemClock.after(1, run),
   };
-  const run = await runOf({ handle, readInput, batch, clock });
+  const run = await runOf({ call, readInput, batch, clock });
   await run.run(new Set());
   const written: string[] = [];
   for await (const sealed of readContents(sql, id, { isFailed: false })) {

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import type { ProviderBatchRecord } from "../../db/queries/provider-batches.ts";
-import type { RouteDefinition } from "../../src/http/route.ts";
+import type { PaidRoute } from "../../src/inference/endpoints/paid-route.ts";
 import { LineCalls } from "../../src/jobs/batches/line-call.ts";
 import {
   type HeldLine,
@@ -17,7 +17,7 @@ test("what a provider has answered is left with it by a gateway that stops, and 
   const ended: string[] = [];
   const parts: Partial<SubmitterParts> = {
     calls: new LineCalls({
-      routes: [{ method: "POST", path: CHATS } as RouteDefinition],
+      routes: [{ path: CHATS, direct: {} } as PaidRoute],
       inFlight: { begin() {}, end() {}, isStopping: true },
       usableKey: () => Promise.reject(new Error("no key is asked for")),
       note() {},

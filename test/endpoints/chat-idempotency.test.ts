@@ -96,6 +96,16 @@ describe("the same call under the same key", () => {
     expect([again.status, isReplay(again)]).toEqual([200, true]);
   });
 
+  test("counts against the rate limit, which is checked before the idempotency key", async () => {
+    const slug = gateway.modelThat({ do: "complete" });
+    const init = { ...header("rated"), key: await addSecretKey(gateway, { rateLimitRpm: 2 }) };
+    const first = await gateway.chat(slug, {}, init);
+    expect(first.headers.get("x-ratelimit-remaining")).toBe("1");
+    const again = await gateway.chat(slug, {}, init);
+    expect([isReplay(again), again.headers.get("x-ratelimit-remaining")]).toEqual([true, "0"]);
+    await expectError(await gateway.chat(slug, {}, init), 429, "rate_limit_exceeded");
+  });
+
   test("after 24 hours is a call of its own", async () => {
     const slug = gateway.modelThat({ do: "complete" });
     const key = crypto.randomUUID();

@@ -4,7 +4,7 @@ import { plus, times } from "../../lib/exact-integer.ts";
 import { holdNanoUsd, usdNumber } from "../../lib/money.ts";
 import { type BatchRequest, pricesAtShare, type RecordedAnswer } from "../../providers/batches.ts";
 import { type Provider, ProviderFailure } from "../../providers/interface.ts";
-import { type AdmittedCall, type CallOutcome, type IncomingCall, ProviderCall } from "./call.ts";
+import { type AcceptedCall, type AdmittedCall, ProviderCall } from "./call.ts";
 import { CallCharge, type UnwrittenCharge } from "./call-charge.ts";
 import { type AcceptedRequest, type PaidEndpoint, recordedDetails } from "./endpoint.ts";
 import type { CallGuard } from "./guard/call-guard.ts";
@@ -14,20 +14,9 @@ import type { PaidCallDependencies } from "./run-call.ts";
 
 /*
  * A batched call runs in two phases that can be a day apart and in different processes: prepare (route,
- * price, hold) and settle (read the provider's answer, charge). A hold that outlives processes covers the
- * time between them. The caller stores the data that both phases need.
+ * price) and settle (read the provider's answer, charge). A hold that outlives processes covers the time
+ * between them. The caller places the hold, stores the data that both phases need, and writes the charge.
  */
-
-export type BatchPhase = BatchPreparation | BatchSettlement;
-
-/**
- * Phase 1: everything up to the hold, which the caller places. The result stays undefined if the request must
- * be sent live.
- */
-export interface BatchPreparation {
-  readonly kind: "first";
-  prepared?: PreparedBatchLine;
-}
 
 /** A call that can be submitted in a batch. */
 export interface PreparedBatchLine {
@@ -38,10 +27,9 @@ export interface PreparedBatchLine {
   readonly feeBasisPoints: bigint;
 }
 
-/** Phase 2: everything after the provider's answer. The caller writes the charge. */
-export interface BatchSettlement {
-  readonly kind: "second";
-  /** The endpoint that answered, as phase 1 chose it. */
+/** An answer of a provider batch, with the data that the preparation of its call returned. */
+export interface BatchAnswer {
+  /** The endpoint that answered, as the preparation chose it. */
   readonly endpoint: AnsweredEndpoint;
   readonly hold: Pick<Hold, "organizationId" | "keyId" | "holdNano">;
   readonly feeBasisPoints: bigint;
@@ -49,7 +37,12 @@ export interface BatchSettlement {
   /** The batch id, which the details of the charge contain. */
   readonly batchId: string;
   readonly latencyMs: number;
-  charge?: UnwrittenCharge;
+}
+
+/** The endpoint's answer, and its charge, which the caller writes. */
+export interface SettledBatchAnswer {
+  readonly body: string | Uint8Array;
+  readonly charge: UnwrittenCharge;
 }
 
 export interface AnsweredEndpoint {
@@ -60,34 +53,21 @@ export interface AnsweredEndpoint {
   readonly providerModel: string;
 }
 
-/** The parts of a PaidCall that phase 1 needs. */
+/** The parts of a PaidCall that the preparation needs. */
 interface BatchableCall<Request extends AcceptedRequest, Answer> {
   readonly endpoint: PaidEndpoint<Request, Answer>;
-  route(call: IncomingCall<Request>): RoutePlan | Promise<RoutePlan>;
-  guardOf(call: IncomingCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined>;
+  route(call: AcceptedCall<Request>): RoutePlan | Promise<RoutePlan>;
+  guardOf(call: AcceptedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined>;
 }
 
 /**
- * Runs one phase of a batched call. In phase 2 the outcome is the answer. Rejects with the error that
- * rejected or failed the request.
+ * Returns the call in the form that a provider batch takes. Returns undefined if the call must be sent live.
+ * Rejects with the error that rejected the request.
  */
-export async function runBatchPhase<Request extends AcceptedRequest, Answer>(
+export async function prepareForBatch<Request extends AcceptedRequest, Answer>(
   dependencies: PaidCallDependencies,
   paid: BatchableCall<Request, Answer>,
-  call: IncomingCall<Request>,
-): Promise<CallOutcome> {
-  const phase = call.batchPhase!;
-  if (phase.kind === "second") return settleFromBatch(dependencies, paid.endpoint, call, phase);
-  const prepared = await prepareForBatch(dependencies, paid, call);
-  if (prepared !== undefined) phase.prepared = prepared;
-  return { kind: "whole", headers: {}, body: "" };
-}
-
-/** Prepares the call for a batch. Returns undefined if the call must be sent live. */
-async function prepareForBatch<Request extends AcceptedRequest, Answer>(
-  dependencies: PaidCallDependencies,
-  paid: BatchableCall<Request, Answer>,
-  call: IncomingCall<Request>,
+  call: AcceptedCall<Request>,
 ): Promise<PreparedBatchLine | undefined> {
   const { request, caller, requestId } = call;
   const { endpoint } = paid;
@@ -157,19 +137,20 @@ function endpointOf({ model, providerId, upstreamModel }: Candidate): ModelEndpo
   return endpoints.find((entry) => entry.provider === providerId && entry.model === upstreamModel);
 }
 
-async function settleFromBatch<Request extends AcceptedRequest, Answer>(
+/** Returns the endpoint's answer with its charge. Rejects with the error that failed the request. */
+export async function settleBatchAnswer<Request extends AcceptedRequest, Answer>(
   dependencies: PaidCallDependencies,
   endpoint: PaidEndpoint<Request, Answer>,
-  call: IncomingCall<Request>,
-  phase: BatchSettlement,
-): Promise<CallOutcome> {
+  call: AcceptedCall<Request>,
+  batchAnswer: BatchAnswer,
+): Promise<SettledBatchAnswer> {
   const { request, requestId } = call;
-  const { feeBasisPoints: fee, batchId } = phase;
-  const hold = { ...NO_HOLD, ...phase.hold, requestId, feeBasisPoints: fee };
+  const { feeBasisPoints: fee, batchId } = batchAnswer;
+  const hold = { ...NO_HOLD, ...batchAnswer.hold, requestId, feeBasisPoints: fee };
   const plan = { models: [], candidates: [] };
   const fees = { of: () => fee, highest: fee };
   const admitted = admittedInPhase(endpoint, call, { plan, hold, fees });
-  const candidate = await answeredCandidate(dependencies, phase);
+  const candidate = await answeredCandidate(dependencies, batchAnswer);
   const answer = await endpoint
     .call(callTo(candidate, requestId), candidate, admitted)
     .catch((error: unknown) => {
@@ -178,19 +159,18 @@ async function settleFromBatch<Request extends AcceptedRequest, Answer>(
     });
   const charge = new CallCharge(dependencies, admitted);
   const usage = endpoint.usage(answer, request, candidate.terms);
-  const metered = charge.figures(candidate, usage, phase.latencyMs);
+  const metered = charge.figures(candidate, usage, batchAnswer.latencyMs);
   charge.note(metered);
   const details = { ...metered.details, batch_id: batchId };
   const figures: SettlementFigures = { ...metered, details, status: 200 };
   const costUsd = usdNumber(figures.chargeNano);
   const body = endpoint.answer(answer, request, { requestId, candidate, usage, costUsd });
-  phase.charge = await charge.toSettle(figures);
-  return { kind: "whole", headers: {}, body };
+  return { body, charge: await charge.toSettle(figures) };
 }
 
 async function answeredCandidate(
   { tunedModels }: Pick<PaidCallDependencies, "tunedModels">,
-  { endpoint, answer, hold }: BatchSettlement,
+  { endpoint, answer, hold }: BatchAnswer,
 ): Promise<Candidate> {
   const { model: id, terms, providerId, provider, providerModel } = endpoint;
   const model = (await tunedModels.indexFor(hold.organizationId, [id])).resolve(id);
@@ -216,7 +196,7 @@ function absentModel({ model: id, terms, providerId: provider }: AnsweredEndpoin
   };
 }
 
-/** A placeholder hold: the real amount is in the phase object, or no money is held yet. */
+/** A placeholder hold: the real amount is in the `BatchAnswer`, or no money is held yet. */
 const NO_HOLD: Omit<Hold, "requestId" | "organizationId" | "keyId"> = {
   ...{ orgAccount: "", dayAccount: "", monthAccount: "" },
   ...{ holdNano: 0n, budgetNano: undefined, feeBasisPoints: 0n },
@@ -225,7 +205,7 @@ const NO_HOLD: Omit<Hold, "requestId" | "organizationId" | "keyId"> = {
 
 function admittedInPhase<Request extends AcceptedRequest, Answer>(
   { route, title, statedLimit }: PaidEndpoint<Request, Answer>,
-  { requestId, startedMs, request, clientSignal, log, lifetime }: IncomingCall<Request>,
+  { requestId, startedMs, request, clientSignal, log, lifetime }: AcceptedCall<Request>,
   { plan, hold, fees }: Pick<AdmittedCall<Request>, "plan" | "hold" | "fees">,
 ): AdmittedCall<Request> {
   return {

@@ -6,7 +6,6 @@ import type { TraceSpan } from "../../lib/trace.ts";
 import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../../providers/transport/call-abort.ts";
 import type { Fees, RateSubject } from "./admission.ts";
-import type { BatchPhase } from "./batched-call.ts";
 import type { CacheWriter } from "./cache/cache-writer.ts";
 import type { AcceptedRequest, Preparation } from "./endpoint.ts";
 import type { CallGuard } from "./guard/call-guard.ts";
@@ -33,15 +32,13 @@ interface RunningRequest<Request> {
  */
 export type InternalIdempotencyKey = Pick<IdempotencyClaim, "keyId" | "idempotencyKey">;
 
-/** An accepted request, with the parts of its HTTP request that the paid call needs. */
-export interface IncomingCall<Request> extends RateSubject, RunningRequest<Request> {
+/** A request that its endpoint has accepted, with everything that the paid call needs of it. */
+export interface AcceptedCall<Request> extends RateSubject, RunningRequest<Request> {
   readonly bodyText: string;
   readonly idempotencyHeader: string | null;
   readonly internalIdempotency?: InternalIdempotencyKey | undefined;
   /** Stores a result that is too large for the idempotency table. See `IdempotencyClaim`. */
   storeLargeResult?(body: Uint8Array): Promise<void>;
-  /** The phase of a batched call. Undefined for live calls. */
-  readonly batchPhase?: BatchPhase | undefined;
   /** Returns the request with the guardrails' redactions in its body. Rejects with 400 if they block it. */
   applyGuardrails?(guard: CallGuard): Promise<Request>;
   /** Headers of the client's request. Absent for calls that the gateway makes itself. */

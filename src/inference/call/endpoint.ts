@@ -279,9 +279,9 @@ export function tokensOfBound(
  * A reader of the provider's stream, and the answer that processes its pieces. Both use the same kind of
  * pieces.
  */
-export interface OpenedStream {
+export interface OpenedStream<Answer extends StreamedAnswer = StreamedAnswer> {
   readonly reader: PieceReader<unknown>;
-  readonly answer: StreamedAnswer;
+  readonly answer: Answer;
   /**
    * The content type of the response, if the provider's stream determines it. Otherwise that of the form
    * applies.
@@ -293,7 +293,10 @@ export interface OpenedStream {
  * The parts that differ between the streams of endpoints. Attempts, relay, checkpoints, keepalives, timeouts
  * and charge are shared (stream/streamed-answer.ts). Texts are bytes stored as characters (latin1).
  */
-export interface StreamForm<Request extends AcceptedRequest> {
+export interface StreamForm<
+  Request extends AcceptedRequest,
+  Answer extends StreamedAnswer = StreamedAnswer,
+> {
   /** The content type of the response. */
   readonly contentType: string;
   /**
@@ -324,17 +327,17 @@ export interface StreamForm<Request extends AcceptedRequest> {
     admitted: AdmittedCall<Request>,
     output: ByteBuffer,
     steps: StepMoney,
-  ): Promise<OpenedStream>;
+  ): Promise<OpenedStream<Answer>>;
   /** Returns the usage that the provider has reported so far, or the gateway's own count. */
-  usage(answer: StreamedAnswer, request: Request, terms: ModelTerms): Usage;
+  usage(answer: Answer, request: Request, terms: ModelTerms): Usage;
   /** Stores the answer, as `PaidEndpoint.storeAnswer` does for whole answers. */
   storeAnswer?(
-    answer: StreamedAnswer,
+    answer: Answer,
     admitted: AdmittedCall<Request>,
     facts: AnswerFacts,
   ): Promise<StatementEffect | undefined>;
   /** Returns the text that follows a complete answer after its charge. */
-  ending(answer: StreamedAnswer, request: Request, facts: AnswerFacts): string;
+  ending(answer: Answer, request: Request, facts: AnswerFacts): string;
   /**
    * True if nothing of the answer is delivered before its end. A crash or a stop before the end then charges
    * nothing.
@@ -355,7 +358,7 @@ export interface StreamForm<Request extends AcceptedRequest> {
   failure(
     error: GatewayError,
     requestId: string,
-    answer: StreamedAnswer | undefined,
+    answer: Answer | undefined,
     facts: AnswerFacts | undefined,
   ): string | undefined;
 }

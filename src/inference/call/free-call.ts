@@ -1,14 +1,14 @@
 import { GatewayError } from "../../lib/errors.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
 import type { RateHeaders } from "./admission.ts";
-import { type IncomingCall, ProviderCall } from "./call.ts";
+import { type AcceptedCall, ProviderCall } from "./call.ts";
 import type { AcceptedRequest } from "./endpoint.ts";
 import type { Candidate } from "./routing/plan-route.ts";
 import { asCallerError } from "./routing/provider-error.ts";
 import type { PaidCall, PaidCallDependencies } from "./run-call.ts";
 
-type IncomingFreeCall<Request> = Pick<
-  IncomingCall<Request>,
+type AcceptedFreeCall<Request> = Pick<
+  AcceptedCall<Request>,
   "caller" | "admittedRateHeaders" | "log" | "lifetime" | "request" | "requestId" | "clientSignal"
 >;
 
@@ -52,23 +52,23 @@ export class FreeCall<Request extends AcceptedRequest, Answer> {
 
   /** Answers the question. Rejects with the error of the step that rejected or failed it. */
   async run(
-    incoming: IncomingFreeCall<Request>,
+    accepted: AcceptedFreeCall<Request>,
     question: FreeQuestion<Request, Answer>,
   ): Promise<{ readonly answer: Answer; readonly headers: RateHeaders }> {
-    const { candidates } = await this.#paid.route(incoming);
-    const headers = await this.#dependencies.admission.takeRate(incoming);
-    incoming.lifetime.responseHeaders = headers;
+    const { candidates } = await this.#paid.route(accepted);
+    const headers = await this.#dependencies.admission.takeRate(accepted);
+    accepted.lifetime.responseHeaders = headers;
     const [first] = candidates;
     if (first === undefined) throw unavailable();
     const answer = question.isAnsweredBy(first)
-      ? await this.#askInTurn(candidates, incoming, question)
+      ? await this.#askInTurn(candidates, accepted, question)
       : await question.answerHere();
     return { answer, headers };
   }
 
   async #askInTurn(
     candidates: readonly Candidate[],
-    { requestId, request, clientSignal }: IncomingFreeCall<Request>,
+    { requestId, request, clientSignal }: AcceptedFreeCall<Request>,
     question: FreeQuestion<Request, Answer>,
   ): Promise<Answer> {
     const call = new TimedCall(requestId);

@@ -18,7 +18,7 @@
  */
 
 import type { IdempotencyClaim } from "../../../db/queries/idempotency.ts";
-import type { BudgetSubject, Hold } from "../../billing/ledger/interface.ts";
+import type { Hold } from "../../billing/ledger/interface.ts";
 import type { Caller } from "../../http/caller.ts";
 import { bodyHash, idempotencyKeyOf } from "../../http/idempotency-key.ts";
 import { GatewayError } from "../../lib/errors.ts";
@@ -30,15 +30,20 @@ import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { Provider } from "../../providers/interface.ts";
 import type { DefinitionCache } from "../definitions/definition-cache.ts";
 import type { Guardrail } from "../guardrails/screening/guardrail.ts";
-import type { CallAdmission, Fees, RateHeaders } from "./admission.ts";
-import { runBatchPhase } from "./batched-call.ts";
+import type { CallAdmission, Fees, HoldBounds, RateHeaders } from "./admission.ts";
+import {
+  type BatchAnswer,
+  type PreparedBatchLine,
+  prepareForBatch,
+  type SettledBatchAnswer,
+  settleBatchAnswer,
+} from "./batched-call.ts";
 import type { CacheWriter } from "./cache/cache-writer.ts";
 import type { CachedCalls } from "./cache/cached-calls.ts";
-import { type CacheOrder, cacheOrderOf } from "./cache/order.ts";
-import { type AdmittedCall, type CallOutcome, type IncomingCall, sentLimit } from "./call.ts";
+import { cacheOrderOf } from "./cache/order.ts";
+import { type AcceptedCall, type AdmittedCall, type CallOutcome, sentLimit } from "./call.ts";
 import {
   type AcceptedRequest,
-  type CacheFormat,
   type CostBound,
   type PaidEndpoint,
   recordedDetails,
@@ -66,7 +71,7 @@ export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDep
 }
 
 /** The parts of a call that its route depends on. */
-export type RoutedCall<Request> = Pick<IncomingCall<Request>, "caller" | "log" | "request">;
+export type RoutedCall<Request> = Pick<AcceptedCall<Request>, "caller" | "log" | "request">;
 
 const NO_BOUNDS: readonly CostBound[] = [];
 const MONEY_CODES: ReadonlySet<string> = new Set(["insufficient_credits", "budget_exhausted"]);
@@ -110,39 +115,162 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   /** Runs a call. Rejects with the error of the step that rejected or failed the request. */
-  async run(incoming: IncomingCall<Request>): Promise<CallOutcome> {
-    if (incoming.batchPhase !== undefined) return runBatchPhase(this.#dependencies, this, incoming);
-    const order = incoming.headers && cacheOrderOf(incoming.headers);
-    const claim = this.#claimOf(incoming);
-    const guarding = this.guardOf(incoming);
+  async run(accepted: AcceptedCall<Request>): Promise<CallOutcome> {
+    const { admission, cache, idempotency } = this.#dependencies;
+    const { cacheFormat: format } = this.endpoint;
+    const { lifetime, log } = accepted;
+    const order = accepted.headers && cacheOrderOf(accepted.headers);
+    const claim = this.#claimOf(accepted);
+    const guarding = this.guardOf(accepted);
     const guard = guarding instanceof Promise ? await guarding : guarding;
-    let plan = await this.route(incoming);
-    const { admission } = this.#dependencies;
-    const { trace } = incoming.log;
-    const headers = await traced(trace, "rate_limit", admission.takeRate(incoming));
-    incoming.lifetime.responseHeaders = headers;
-    let call = incoming;
+    let call = accepted;
+    let plan = await this.route(call);
+    const headers = await traced(log.trace, "rate_limit", admission.takeRate(call));
+    lifetime.responseHeaders = headers;
     if (guard !== undefined) {
-      const request = await traced(trace, "screen", incoming.applyGuardrails!(guard));
-      call = { ...incoming, guard, request };
+      const request = await traced(log.trace, "screen", call.applyGuardrails!(guard));
+      call = { ...call, guard, request };
       plan = await this.route(call);
     }
-    if (claim === undefined) return this.#serveCached(call, plan, undefined, order);
-    const { idempotency } = this.#dependencies;
-    const claiming = traced(trace, "claim", idempotency.claim(claim, call.clientSignal));
-    const replay = await claiming;
-    if (replay !== undefined) {
-      await call.admitAgain();
-      return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
+    if (claim !== undefined) {
+      const claiming = idempotency.claim(claim, call.clientSignal);
+      const replay = await traced(log.trace, "claim", claiming);
+      if (replay !== undefined) {
+        await call.admitAgain();
+        return { kind: "replay", ...replay, headers: { ...replay.headers, ...headers } };
+      }
     }
     try {
-      // The key may have changed during a long wait for another call.
-      const current = { ...call, caller: await call.admitAgain() };
-      return await this.#serveCached(current, await this.route(current), claim, order);
+      if (claim !== undefined) ({ call, plan } = await this.#readmit(call));
+      if (order === undefined || format === undefined) return await this.#pay(call, plan, claim);
+      return await cache.serve({
+        ...{ order, format, endpoint: this.endpoint, call, plan, claim },
+        readmit: () => this.#readmit(call),
+        pay: (current, cacheWriter) => this.#pay(current.call, current.plan, claim, cacheWriter),
+      });
     } catch (error) {
-      await idempotency.free(claim);
+      if (claim !== undefined) await idempotency.free(claim);
       throw error;
     }
+  }
+
+  /**
+   * Checks the key and plans the route again after a wait, in which both may have changed. Rejects if the key
+   * can no longer make the call.
+   */
+  async #readmit(call: AcceptedCall<Request>) {
+    const current = { ...call, caller: await call.admitAgain() };
+    return { call: current, plan: await this.route(current) };
+  }
+
+  /** Admits the call within tokens and money, calls providers and charges. */
+  async #pay(
+    call: AcceptedCall<Request>,
+    planned: RoutePlan,
+    claim: IdempotencyClaim | undefined,
+    cacheWriter?: CacheWriter,
+  ): Promise<CallOutcome> {
+    const { request, caller, lifetime, log } = call;
+    const { admission } = this.#dependencies;
+    const statedLimit = this.endpoint.statedLimit(request);
+    const isExplicit = statedLimit !== undefined;
+    let tokens: TokenReservation | undefined;
+    if (caller.key.rateLimitTpm !== null) {
+      tokens = await admission.takeTokens(caller, this.#bounds(request, planned), isExplicit);
+      lifetime.responseHeaders = { ...lifetime.responseHeaders, ...tokens?.headers };
+    }
+    try {
+      const fees = await admission.fees(caller, planned.candidates);
+      const { serves } = fees;
+      let plan =
+        serves === undefined
+          ? planned
+          : { ...planned, candidates: planned.candidates.filter(serves) };
+      const loading = admission.subjectsOf(caller, request.fields);
+      const subjects = loading instanceof Promise ? await loading : loading;
+      const holdFor = (plan: RoutePlan): Hold | Promise<Hold> => {
+        const bounds = this.#holdBounds(call, plan, fees);
+        const most = tokens?.outputLimit;
+        const holding = admission.hold(call, bounds, fees, isExplicit, subjects, most);
+        return traced(log.trace, "hold", holding);
+      };
+      let hold: Hold;
+      try {
+        hold = await holdFor(plan);
+      } catch (error) {
+        plan = withByokOnly(plan, error);
+        hold = await holdFor(plan);
+      }
+      if (hold.isLowered) tokens?.lowerTo(mostUnits(plan, { hold, statedLimit, tokens }));
+      const admitted: AdmittedCall<Request> = {
+        requestId: call.requestId,
+        startedMs: call.startedMs,
+        request,
+        clientSignal: call.clientSignal,
+        log,
+        lifetime,
+        guard: call.guard,
+        plan,
+        hold,
+        fees,
+        tokens,
+        statedLimit,
+        explainsRoute: request.fields.route_explain === true,
+        route: this.endpoint.route,
+        title: this.endpoint.title,
+        details: recordedDetails(request.fields),
+        claim,
+        preparation: this.endpoint.preparation?.(request),
+        cacheWriter,
+        recordServed: this.#servedRecorder(call, plan),
+      };
+      if (call.begin === undefined) return await this.#answer(admitted);
+      await this.#begin(call.begin, admitted);
+      return await this.#answer({ ...admitted, claim: undefined });
+    } catch (error) {
+      tokens?.end(0);
+      throw error;
+    }
+  }
+
+  /** Answers the request before its call. Releases the hold if this fails. */
+  async #begin(
+    begin: NonNullable<AcceptedCall<Request>["begin"]>,
+    admitted: AdmittedCall<Request>,
+  ): Promise<void> {
+    const { idempotency, money } = this.#dependencies;
+    const { claim } = admitted;
+    try {
+      await begin(admitted, async (headers, body) => {
+        if (claim !== undefined) await idempotency.storeWithoutCharge(claim, 200, headers, body);
+      });
+    } catch (error) {
+      money.release(admitted.hold);
+      throw error;
+    }
+  }
+
+  #answer(admitted: AdmittedCall<Request>): Promise<CallOutcome> {
+    const { request } = admitted;
+    const { stream } = this.endpoint;
+    if (request.fields.stream !== true || stream === undefined) {
+      return wholeAnswer(this.#dependencies, this.endpoint, admitted);
+    }
+    const form = typeof stream === "function" ? stream(request) : stream;
+    return streamedAnswer(this.#dependencies, form, admitted);
+  }
+
+  /** Prepares a call that a provider answers in a batch. See batched-call.ts. */
+  prepareForBatch(accepted: AcceptedCall<Request>): Promise<PreparedBatchLine | undefined> {
+    return prepareForBatch(this.#dependencies, this, accepted);
+  }
+
+  /** Returns the answer and the charge of a call that a provider has answered in a batch. */
+  settleBatchAnswer(
+    accepted: AcceptedCall<Request>,
+    answer: BatchAnswer,
+  ): Promise<SettledBatchAnswer> {
+    return settleBatchAnswer(this.#dependencies, this.endpoint, accepted, answer);
   }
 
   /**
@@ -150,7 +278,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
    * guardrail does not exist, and 400 if a guardrail cannot inspect the requested output. Not `async`, so that a
    * chat without guardrails, or with cached guardrails, has no additional await before its call.
    */
-  guardOf(call: IncomingCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
+  guardOf(call: AcceptedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
     if (call.applyGuardrails === undefined) return undefined;
     const { organizationId, id } = call.caller.key;
     const guardrailName = call.request.fields.guardrail ?? undefined;
@@ -161,7 +289,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
   }
 
   #guardWith(
-    { caller, request, log, clientSignal: signal }: IncomingCall<Request>,
+    { caller, request, log, clientSignal: signal }: AcceptedCall<Request>,
     guardrails: readonly Guardrail[] | undefined,
   ): CallGuard | undefined {
     if (guardrails === undefined) return undefined;
@@ -211,7 +339,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     return request.fields.session_id ?? this.endpoint.affinity?.(request);
   }
 
-  #conversationOf({ key }: IncomingCall<Request>["caller"], request: Request): string | undefined {
+  #conversationOf({ key }: AcceptedCall<Request>["caller"], request: Request): string | undefined {
     const affinity = this.#affinityOf(request);
     return affinity === undefined ? undefined : `${key.organizationId}\n${affinity}`;
   }
@@ -221,7 +349,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
    * candidate, or if the request states the order itself.
    */
   #servedRecorder(
-    { caller, request }: IncomingCall<Request>,
+    { caller, request }: AcceptedCall<Request>,
     plan: RoutePlan,
   ): AdmittedCall<Request>["recordServed"] {
     if (plan.candidates.length < 2 || statesOrder(request.fields.provider)) return undefined;
@@ -231,163 +359,10 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
       );
   }
 
-  #serveCached(
-    call: IncomingCall<Request>,
-    plan: RoutePlan,
-    claim: IdempotencyClaim | undefined,
-    order: CacheOrder | undefined,
-  ): Promise<CallOutcome> {
-    const { cacheFormat: format } = this.endpoint;
-    return order === undefined || format === undefined
-      ? this.#serve(call, plan, claim)
-      : this.#serveThroughCache(call, plan, claim, { order, format });
-  }
-
-  #serveThroughCache(
-    call: IncomingCall<Request>,
-    plan: RoutePlan,
-    claim: IdempotencyClaim | undefined,
-    cacheUse: { readonly order: CacheOrder; readonly format: CacheFormat<Request> },
-  ): Promise<CallOutcome> {
-    return this.#dependencies.cache.serve({
-      ...{ ...cacheUse, endpoint: this.endpoint, call, plan, claim },
-      readmit: async () => {
-        const current = { ...call, caller: await call.admitAgain() };
-        return { call: current, plan: await this.route(current) };
-      },
-      pay: (current, cacheWriter) => this.#serve(current.call, current.plan, claim, cacheWriter),
-    });
-  }
-
-  #serve(
-    call: IncomingCall<Request>,
-    planned: RoutePlan,
-    claim: IdempotencyClaim | undefined,
-    cacheWriter?: CacheWriter,
-  ): Promise<CallOutcome> {
-    return call.caller.key.rateLimitTpm === null
-      ? this.#serveCounted(call, planned, claim, cacheWriter)
-      : this.#serveWithinTokens(call, planned, claim, cacheWriter);
-  }
-
-  async #serveWithinTokens(
-    call: IncomingCall<Request>,
-    planned: RoutePlan,
-    claim: IdempotencyClaim | undefined,
-    cacheWriter: CacheWriter | undefined,
-  ): Promise<CallOutcome> {
-    const { admission } = this.#dependencies;
-    const isExplicit = this.endpoint.statedLimit(call.request) !== undefined;
-    const bounds = this.#bounds(call.request, planned);
-    const tokens = await admission.takeTokens(call.caller, bounds, isExplicit);
-    const { lifetime } = call;
-    lifetime.responseHeaders = { ...lifetime.responseHeaders, ...tokens?.headers };
-    try {
-      return await this.#serveCounted(call, planned, claim, cacheWriter, tokens);
-    } catch (error) {
-      tokens?.end(0);
-      throw error;
-    }
-  }
-
-  async #serveCounted(
-    call: IncomingCall<Request>,
-    planned: RoutePlan,
-    claim: IdempotencyClaim | undefined,
-    cacheWriter: CacheWriter | undefined,
-    tokens?: TokenReservation,
-  ): Promise<CallOutcome> {
-    const { request } = call;
-    const fees = await this.#dependencies.admission.fees(call.caller, planned.candidates);
-    const { serves } = fees;
-    let plan =
-      serves === undefined
-        ? planned
-        : { ...planned, candidates: planned.candidates.filter(serves) };
-    const statedLimit = this.endpoint.statedLimit(request);
-    const loading = this.#dependencies.admission.subjectsOf(call.caller, request.fields);
-    const subjects = loading instanceof Promise ? await loading : loading;
-    let hold: Hold;
-    try {
-      hold = await this.#hold(call, plan, fees, statedLimit, subjects, tokens?.outputLimit);
-    } catch (error) {
-      plan = withByokOnly(plan, error);
-      hold = await this.#hold(call, plan, fees, statedLimit, subjects, tokens?.outputLimit);
-    }
-    if (hold.isLowered) tokens?.lowerTo(mostUnits(plan, { hold, statedLimit, tokens }));
-    const admitted: AdmittedCall<Request> = {
-      requestId: call.requestId,
-      startedMs: call.startedMs,
-      request,
-      clientSignal: call.clientSignal,
-      log: call.log,
-      lifetime: call.lifetime,
-      guard: call.guard,
-      plan,
-      hold,
-      fees,
-      tokens,
-      statedLimit,
-      explainsRoute: request.fields.route_explain === true,
-      route: this.endpoint.route,
-      title: this.endpoint.title,
-      details: recordedDetails(request.fields),
-      claim,
-      preparation: this.endpoint.preparation?.(request),
-      cacheWriter,
-      recordServed: this.#servedRecorder(call, plan),
-    };
-    if (call.begin !== undefined) return this.#serveBegun(call.begin, admitted);
-    return this.#answer(admitted);
-  }
-
-  async #serveBegun(
-    begin: NonNullable<IncomingCall<Request>["begin"]>,
-    admitted: AdmittedCall<Request>,
-  ): Promise<CallOutcome> {
-    const { idempotency, money } = this.#dependencies;
-    const { claim } = admitted;
-    try {
-      await begin(admitted, async (headers, body) => {
-        if (claim !== undefined) await idempotency.storeWithoutCharge(claim, 200, headers, body);
-      });
-    } catch (error) {
-      money.release(admitted.hold);
-      throw error;
-    }
-    return this.#answer({ ...admitted, claim: undefined });
-  }
-
-  #answer(admitted: AdmittedCall<Request>): Promise<CallOutcome> {
-    const { request } = admitted;
-    const { stream } = this.endpoint;
-    if (request.fields.stream !== true || stream === undefined) {
-      return wholeAnswer(this.#dependencies, this.endpoint, admitted);
-    }
-    const form = typeof stream === "function" ? stream(request) : stream;
-    return streamedAnswer(this.#dependencies, form, admitted);
-  }
-
-  #hold(
-    call: IncomingCall<Request>,
-    plan: RoutePlan,
-    fees: Fees,
-    statedLimit: number | undefined,
-    subjects: readonly BudgetSubject[] | undefined,
-    mostUnits: number | undefined,
-  ): Hold | Promise<Hold> {
-    const { request } = call;
-    const { admission } = this.#dependencies;
-    const isExplicit = statedLimit !== undefined;
-    const byok = call.caller.key.budgetIncludesByok
-      ? this.#byokBounds(request, plan, fees)
-      : NO_BOUNDS;
-    const bounds = { bounds: this.#bounds(request, plan), byok };
-    return traced(
-      call.log.trace,
-      "hold",
-      admission.hold(call, bounds, fees, isExplicit, subjects, mostUnits),
-    );
+  #holdBounds({ caller, request }: AcceptedCall<Request>, plan: RoutePlan, fees: Fees): HoldBounds {
+    const countsByok = caller.key.budgetIncludesByok;
+    const byok = countsByok ? this.#byokBounds(request, plan, fees) : NO_BOUNDS;
+    return { bounds: this.#bounds(request, plan), byok };
   }
 
   /** Returns upper bounds of what providers and the gateway can bill for the BYOK candidates. */
@@ -416,7 +391,7 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     });
   }
 
-  #claimOf(call: IncomingCall<Request>): IdempotencyClaim | undefined {
+  #claimOf(call: AcceptedCall<Request>): IdempotencyClaim | undefined {
     const { request, caller, bodyText, requestId } = call;
     let internalKey = call.internalIdempotency;
     if (internalKey === undefined) {

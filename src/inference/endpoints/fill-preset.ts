@@ -1,7 +1,7 @@
 import type { Check } from "../../http/validate.ts";
 import { isFields } from "../../lib/json.ts";
 import type { DefinitionCache, Preset } from "../definitions/definition-cache.ts";
-import type { LoadedBody, PaidContext, Prepare } from "./paid-route.ts";
+import type { IncomingCall, LoadedBody, Prepare } from "./paid-route.ts";
 import { routedFields } from "./routed-fields.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -68,7 +68,7 @@ export function preparePreset<Body extends object>(
   check: Check,
 ): Prepare {
   const load = async (
-    { body, caller, admittedRateHeaders }: PaidContext,
+    { body, caller, admittedRateHeaders }: IncomingCall,
     name: string,
   ): Promise<LoadedBody> => {
     const filled = fill(body as Body, await definitions.preset(caller.key.organizationId, name));

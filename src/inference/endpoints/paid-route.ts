@@ -1,22 +1,47 @@
 import type { ReceivedForm } from "../../http/model-form.ts";
 import type { RequestContext, RouteDefinition } from "../../http/route.ts";
 import { bodyInPieces } from "../../lib/body-pieces.ts";
-import type { BatchPhase } from "../call/batched-call.ts";
-import type { CallOutcome, IncomingCall, InternalIdempotencyKey } from "../call/call.ts";
+import type { BatchAnswer, PreparedBatchLine, SettledBatchAnswer } from "../call/batched-call.ts";
+import type { AcceptedCall, CallOutcome, InternalIdempotencyKey } from "../call/call.ts";
 import type { AcceptedRequest } from "../call/endpoint.ts";
 import type { CallGuard } from "../call/guard/call-guard.ts";
 import type { PaidCall } from "../call/run-call.ts";
 
-/** The context of a request to a billed endpoint. A batch sets the members that a client's request does not have. */
-export interface PaidContext extends RequestContext {
+type ContextMember =
+  | "requestId"
+  | "startedMs"
+  | "caller"
+  | "admitAgain"
+  | "body"
+  | "bodyText"
+  | "admittedRateHeaders"
+  | "log"
+  | "lifetime";
+
+/** A request to a billed endpoint before it is accepted, from a client or from a line of a batch. */
+export interface IncomingCall extends Pick<RequestContext, ContextMember> {
+  readonly request: Pick<Request, "headers" | "signal">;
   /**
    * Stores an answer that is too large for the table of idempotency keys, before it is charged. Absent if such
    * an answer cannot be replayed.
    */
   storeLargeResult?(body: Uint8Array): Promise<void>;
   readonly internalIdempotency?: InternalIdempotencyKey | undefined;
-  /** The phase of a request that the provider answers in a batch. Undefined for live requests. */
-  readonly batchPhase?: BatchPhase | undefined;
+  /** True if a provider batch answers the request. Its documents are then not read. */
+  readonly isForProviderBatch?: boolean;
+}
+
+/** The route of a billed endpoint. Lines of batches use `direct`. */
+export interface PaidRoute extends RouteDefinition {
+  readonly direct: DirectCalls;
+}
+
+/** The calls of a billed endpoint without HTTP. Each rejects with the error that a client would receive. */
+export interface DirectCalls {
+  run(context: IncomingCall): Promise<CallOutcome>;
+  /** Returns undefined if the request must be called with `run`. */
+  prepareForBatch(context: IncomingCall): Promise<PreparedBatchLine | undefined>;
+  settleBatchAnswer(context: IncomingCall, answer: BatchAnswer): Promise<SettledBatchAnswer>;
 }
 
 /** The body that the endpoint accepts, and the rate headers if the rate was already counted. */
@@ -32,14 +57,14 @@ export interface LoadedBody {
  * await before its call.
  */
 export type Prepare = (
-  context: PaidContext,
+  context: IncomingCall,
   admit: () => Promise<LoadedBody["admittedRateHeaders"]>,
 ) => Promise<LoadedBody> | undefined;
 
 /** Answers a request without waiting for its call. Returns undefined if the request is answered by its call. */
 export type BackgroundStart<Request> = (
-  context: PaidContext,
-  call: IncomingCall<Request>,
+  context: RequestContext,
+  call: AcceptedCall<Request>,
 ) => Promise<Response> | undefined;
 
 /** Returns the route of a billed endpoint. The route runs each request as a paid call. */
@@ -48,34 +73,43 @@ export function paidRoute<Request extends AcceptedRequest, Answer>(
   description: Omit<RouteDefinition, "method" | "handle" | "takesIdempotencyKey">,
   prepare?: Prepare,
   startInBackground?: BackgroundStart<Request>,
-): RouteDefinition {
-  const answer = (context: PaidContext, loaded: LoadedBody): Promise<Response> => {
-    const isForm = description.modelForm !== undefined;
-    const incoming = incomingCall(call, context, loaded, isForm);
+): PaidRoute {
+  const isForm = description.modelForm !== undefined;
+  const load = (context: IncomingCall) => prepare?.(context, () => call.admitReading(context));
+  const acceptedOf = async (context: IncomingCall) =>
+    acceptedCall(call, context, (await load(context)) ?? context, isForm);
+  const answer = (context: RequestContext, loaded: LoadedBody): Promise<Response> => {
+    const accepted = acceptedCall(call, context, loaded, isForm);
     return (
-      startInBackground?.(context, incoming) ??
-      call.run(incoming).then((outcome) => responseOf(context, outcome))
+      startInBackground?.(context, accepted) ??
+      call.run(accepted).then((outcome) => responseOf(context, outcome))
     );
   };
   return {
     ...description,
     method: "POST",
     takesIdempotencyKey: true,
-    handle(context: PaidContext) {
-      const loading = prepare?.(context, () => call.admitReading(context));
+    handle(context) {
+      const loading = load(context);
       return loading === undefined
         ? answer(context, context)
         : loading.then((loaded) => answer(context, loaded));
     },
+    direct: {
+      run: async (context) => call.run(await acceptedOf(context)),
+      prepareForBatch: async (context) => call.prepareForBatch(await acceptedOf(context)),
+      settleBatchAnswer: async (context, batchAnswer) =>
+        call.settleBatchAnswer(await acceptedOf(context), batchAnswer),
+    },
   };
 }
 
-function incomingCall<Request extends AcceptedRequest, Answer>(
+function acceptedCall<Request extends AcceptedRequest, Answer>(
   call: PaidCall<Request, Answer>,
-  context: PaidContext,
+  context: IncomingCall,
   { body, admittedRateHeaders }: LoadedBody,
   isForm: boolean,
-): IncomingCall<Request> {
+): AcceptedCall<Request> {
   const { headers } = context.request;
   const request = call.endpoint.accept(body, headers);
   context.log.request = request.fields;
@@ -91,11 +125,10 @@ function incomingCall<Request extends AcceptedRequest, Answer>(
       return call.endpoint.accept(await screened, headers, guard);
     },
     bodyText: context.bodyText,
-    idempotencyHeader: context.request.headers.get("idempotency-key"),
+    idempotencyHeader: headers.get("idempotency-key"),
     internalIdempotency: context.internalIdempotency,
     storeLargeResult: context.storeLargeResult,
-    batchPhase: context.batchPhase,
-    headers: context.request.headers,
+    headers,
     clientSignal: context.request.signal,
     log: context.log,
     lifetime: context.lifetime,
@@ -122,7 +155,7 @@ async function screenedForm(body: unknown, guard: CallGuard): Promise<unknown> {
   return { ...form, fields: await guard.input(form.fields) };
 }
 
-export function responseOf(context: PaidContext, outcome: CallOutcome): Response {
+export function responseOf(context: RequestContext, outcome: CallOutcome): Response {
   if (outcome.kind === "stream") context.keepOpen();
   if (outcome.kind === "replay") {
     const headers = {

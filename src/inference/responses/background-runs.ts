@@ -6,7 +6,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { clientClosed } from "../../lib/errors.ts";
 import type { RequestLifetime, RequestLog } from "../../lib/request-log.ts";
 import { admittedHeaders } from "../call/answer-headers.ts";
-import type { CallOutcome, IncomingCall, StoreResult } from "../call/call.ts";
+import type { AcceptedCall, CallOutcome, StoreResult } from "../call/call.ts";
 import type { AcceptedResponse, AdmittedResponse } from "../endpoints/responses/accepted.ts";
 import type { ResponsesCall } from "../endpoints/responses/endpoint.ts";
 import {
@@ -78,25 +78,25 @@ export class BackgroundRuns {
    */
   start(
     call: ResponsesCall,
-    incoming: IncomingCall<AcceptedResponse>,
+    accepted: AcceptedCall<AcceptedResponse>,
     storeWriter: ResponseStoreWriter,
   ): Promise<BegunOutcome> {
     const begun = Promise.withResolvers<BegunOutcome>();
-    void this.#run(call, incoming, storeWriter, begun);
+    void this.#run(call, accepted, storeWriter, begun);
     return begun.promise;
   }
 
   async #run(
     call: ResponsesCall,
-    incoming: IncomingCall<AcceptedResponse>,
+    accepted: AcceptedCall<AcceptedResponse>,
     storeWriter: ResponseStoreWriter,
     begun: PromiseWithResolvers<BegunOutcome>,
   ): Promise<void> {
     const { store, clock, onError } = this.#dependencies;
-    const { requestId, request, clientSignal } = incoming;
+    const { requestId, request, clientSignal } = accepted;
     const id = responseId(nameOfResponse(requestId));
     const run = new BackgroundRun({
-      ...{ store, clock, id, organizationId: incoming.caller.key.organizationId },
+      ...{ store, clock, id, organizationId: accepted.caller.key.organizationId },
       progress: request.background!,
       chainPosition: request.position,
       onWritten: () => this.listeners.notice(id),
@@ -110,17 +110,17 @@ export class BackgroundRuns {
     const log: RequestLog = {};
     const lifetime: RequestLifetime = {
       finish,
-      releaseBody: () => incoming.lifetime.releaseBody?.(),
+      releaseBody: () => accepted.lifetime.releaseBody?.(),
     };
     let hasBegun = false;
     this.#running.set(id, run);
     try {
       const outcome = await call.run({
         // No headers, because a cached answer leaves nothing to run in the background.
-        ...{ ...incoming, log, lifetime, headers: undefined },
+        ...{ ...accepted, log, lifetime, headers: undefined },
         // A redacted request is a copy. It shares the progress object of the original request.
         applyGuardrails: async (guard) =>
-          Object.assign(await incoming.applyGuardrails!(guard), { background: request.background }),
+          Object.assign(await accepted.applyGuardrails!(guard), { background: request.background }),
         clientSignal: run.signal,
         begin: async (admitted, storeResult) => {
           if (run.signal.aborted) throw clientClosed();
@@ -145,12 +145,12 @@ export class BackgroundRuns {
     if (run.mayBeStored) await run.end();
     this.#running.delete(id);
     this.listeners.notice(id);
-    Object.assign(incoming.log, log);
+    Object.assign(accepted.log, log);
     const { responseHeaders } = lifetime;
-    if (responseHeaders !== undefined) incoming.lifetime.responseHeaders = responseHeaders;
+    if (responseHeaders !== undefined) accepted.lifetime.responseHeaders = responseHeaders;
     if (!hasBegun) return;
     // `finish` is set: the response has begun, so its HTTP answer was sent before.
-    incoming.lifetime.finish?.();
+    accepted.lifetime.finish?.();
   }
 
   /** Stores the response, and the result of its idempotency key. */

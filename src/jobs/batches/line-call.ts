@@ -2,17 +2,12 @@ import { asGatewayError } from "../../../db/unavailable.ts";
 import type { Caller } from "../../http/caller.ts";
 import { ERROR_TABLE, errorResponse } from "../../http/error-response.ts";
 import { MAX_WHOLE_BYTES } from "../../http/read-body.ts";
-import type { RequestContext, RouteDefinition } from "../../http/route.ts";
+import type { RouteDefinition } from "../../http/route.ts";
 import { createCheck } from "../../http/validate.ts";
-import type {
-  BatchPhase,
-  BatchPreparation,
-  BatchSettlement,
-  PreparedBatchLine,
-} from "../../inference/call/batched-call.ts";
-import type { InternalIdempotencyKey } from "../../inference/call/call.ts";
+import type { BatchAnswer, PreparedBatchLine } from "../../inference/call/batched-call.ts";
+import type { CallOutcome, InternalIdempotencyKey } from "../../inference/call/call.ts";
 import type { UnwrittenCharge } from "../../inference/call/call-charge.ts";
-import type { PaidContext } from "../../inference/endpoints/paid-route.ts";
+import type { DirectCalls, IncomingCall, PaidRoute } from "../../inference/endpoints/paid-route.ts";
 import { type ApiKeyRecord, holdsScope } from "../../lib/api-key-record.ts";
 import { type ErrorCode, GatewayError, RETRYABLE_CODES, stopping } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
@@ -22,7 +17,7 @@ import { yieldToEventLoop } from "../../lib/yield-to-event-loop.ts";
 import { type RequestRecord, requestRecord } from "../../platform/telemetry/interface.ts";
 
 export interface LineCallDependencies {
-  /** The billed endpoints. */
+  /** The model endpoints. Lines call the billed ones. */
   readonly routes: readonly RouteDefinition[];
   /** Counts running requests, which a shutdown waits for. */
   readonly inFlight: { begin(): void; end(): void; readonly isStopping: boolean };
@@ -92,12 +87,12 @@ export const isGatewayError = ({ code }: GatewayError): boolean => GATEWAY_CODES
 /** Runs requests of batches through their endpoints, as if clients had sent them. */
 export class LineCalls {
   readonly #dependencies: LineCallDependencies;
-  readonly #routes: ReadonlyMap<string, RouteDefinition>;
+  readonly #routes: ReadonlyMap<string, PaidRoute>;
 
   constructor(dependencies: LineCallDependencies) {
     this.#dependencies = dependencies;
-    const posts = dependencies.routes.filter(({ method }) => method === "POST");
-    this.#routes = new Map(posts.map((route) => [route.path, route]));
+    const paid = dependencies.routes.filter((route): route is PaidRoute => "direct" in route);
+    this.#routes = new Map(paid.map((route) => [route.path, route]));
   }
 
   /** Throws 403 if the key is not allowed to call the endpoint. */
@@ -108,21 +103,24 @@ export class LineCalls {
   }
 
   /** Calls a request. Repeated calls, on any instance, are charged once. */
-  async call(request: LineRequest): Promise<LineAnswer | LineRefusal> {
-    const { inFlight, note } = this.#dependencies;
+  call(request: LineRequest): Promise<LineAnswer | LineRefusal> {
+    const { idempotency, storeLargeResult } = request;
     const logged = newCall(newId("req"));
-    if (inFlight.isStopping) return this.#refusal(request, logged, stopping());
-    inFlight.begin();
-    try {
-      const answer = await this.#answer(request, logged);
-      if (!answer.isReplay) note(this.#recordOf(request, logged, answer.status));
+    const { requestId } = logged;
+    return this.#run(request, logged, async (direct) => {
+      const context = await this.#contextOf(request, logged, await this.#admit(request));
+      const outcome = await direct.run({
+        ...context,
+        internalIdempotency: idempotency,
+        storeLargeResult: (body) =>
+          storeLargeResult({ status: 200, requestId, isReplay: false, body }),
+      });
+      const isReplay = outcome.kind === "replay";
+      const status = isReplay ? outcome.status : 200;
+      const answer = { status, requestId, body: await bytesOf(outcome), isReplay };
+      if (!isReplay) this.#dependencies.note(this.#recordOf(request, logged, status));
       return answer;
-    } catch (error) {
-      return this.#refusal(request, logged, asGatewayError(error));
-    } finally {
-      logged.lifetime.releaseBody?.();
-      inFlight.end();
-    }
+    });
   }
 
   /**
@@ -131,28 +129,35 @@ export class LineCalls {
    */
   async prepare(request: CalledLine): Promise<PreparedBatchLine | undefined> {
     if (statesPreset(request.body)) return undefined;
-    const preparation: BatchPreparation = { kind: "first" };
-    const outcome = await this.#runPhase(request, newCall(newId("req")), preparation);
-    if ("error" in outcome && isGatewayError(outcome.error)) throw outcome.error;
-    return preparation.prepared;
+    const logged = newCall(newId("req"));
+    const prepared = await this.#run(request, logged, async (direct) => {
+      const context = await this.#contextOf(request, logged, await this.#admit(request));
+      return direct.prepareForBatch({ ...context, isForProviderBatch: true });
+    });
+    if (prepared === undefined || !("error" in prepared)) return prepared;
+    if (isGatewayError(prepared.error)) throw prepared.error;
+    return undefined;
   }
 
   /**
    * Returns a provider's batch answer as the endpoint's answer, with its charge. The current rights of the
    * key do not matter.
    */
-  async settle(
+  settle(
     request: CalledLine,
     requestId: string,
-    settlement: Omit<BatchSettlement, "kind" | "charge">,
+    batchAnswer: BatchAnswer,
   ): Promise<SettledLine | LineRefusal> {
-    const batchSettlement: BatchSettlement = { kind: "second", ...settlement };
     const logged = newCall(requestId);
-    const answer = await this.#runPhase(request, logged, batchSettlement);
-    if ("error" in answer) return answer;
-    const record = this.#recordOf(request, logged, answer.status);
-    const note = () => this.#dependencies.note(record);
-    return { ...answer, charge: batchSettlement.charge!, note };
+    return this.#run(request, logged, async (direct) => {
+      const context = await this.#contextOf(request, logged, formerCaller(request));
+      const inBatch = { ...context, isForProviderBatch: true };
+      const settled = await direct.settleBatchAnswer(inBatch, batchAnswer);
+      const body = await bytesOf(settled);
+      const record = this.#recordOf(request, logged, 200);
+      const note = () => this.#dependencies.note(record);
+      return { status: 200, requestId, body, isReplay: false, charge: settled.charge, note };
+    });
   }
 
   /** Returns the failure of a request that failed in a provider batch. */
@@ -160,16 +165,17 @@ export class LineCalls {
     return this.#refusal(request, newCall(requestId), error);
   }
 
-  async #runPhase(
+  /** Runs a step of a line, which a shutdown waits for. Returns the error of a failed step as a refusal. */
+  async #run<Result>(
     request: CalledLine,
     logged: LoggedCall,
-    batchPhase: BatchPhase,
-  ): Promise<LineAnswer | LineRefusal> {
+    step: (direct: DirectCalls) => Promise<Result>,
+  ): Promise<Result | LineRefusal> {
     const { inFlight } = this.#dependencies;
     if (inFlight.isStopping) return this.#refusal(request, logged, stopping());
     inFlight.begin();
     try {
-      return await this.#answer(request, logged, batchPhase);
+      return await step(this.#routes.get(request.endpoint)!.direct);
     } catch (error) {
       return this.#refusal(request, logged, asGatewayError(error));
     } finally {
@@ -178,54 +184,24 @@ export class LineCalls {
     }
   }
 
-  async #answer(
-    request: CalledLine & Partial<Pick<LineRequest, "idempotency" | "storeLargeResult">>,
-    { requestId, startedMs, log, lifetime }: LoggedCall,
-    batchPhase?: BatchPhase,
-  ): Promise<LineAnswer> {
-    const admitAgain = async () => {
-      const key = await this.#dependencies.usableKey(request.keyId);
-      this.assertMayCall(key, request.endpoint);
-      return { key, isLowPriority: true };
-    };
-    const route = this.#routes.get(request.endpoint)!;
-    const caller = batchPhase?.kind === "second" ? formerCaller(request) : await admitAgain();
-    const { key } = caller;
-    const origin = { address: null, user_agent: null, request_id: requestId };
-    log.request = loggedFieldsOf(request.body);
-    const read = await readBody(route, request.body, request.organizationId, lifetime);
-    const context: PaidContext = {
-      ...read,
-      requestId,
-      startedMs,
-      request: new Request(`http://localhost${request.endpoint}`, {
-        method: "POST",
-        headers: { "content-type": "application/json" },
-      }),
-      internalIdempotency: request.idempotency,
-      batchPhase,
-      params: {},
-      query: {},
-      caller,
-      operator: { id: "", name: "" },
-      origin,
-      author: { kind: "secret_key", id: key.id, name: key.name, via: "api", ...origin },
-      address: "",
-      admitAgain,
-      admittedRateHeaders: undefined,
-      log,
-      lifetime,
-      respond: (body, headers, status = 200) => new Response(body, { status, headers }),
-      keepOpen: () => () => {},
-      storeLargeResult: async (body) =>
-        request.storeLargeResult?.({ status: 200, requestId, isReplay: false, body }),
-    };
-    const response = await route.handle(context);
+  async #admit({ keyId, endpoint }: CalledLine): Promise<Caller> {
+    const key = await this.#dependencies.usableKey(keyId);
+    this.assertMayCall(key, endpoint);
+    return { key, isLowPriority: true };
+  }
+
+  async #contextOf(request: CalledLine, logged: LoggedCall, caller: Caller): Promise<IncomingCall> {
+    const { body, endpoint, organizationId } = request;
+    const { log, lifetime } = logged;
+    log.request = loggedFieldsOf(body);
+    const route = this.#routes.get(endpoint)!;
     return {
-      status: response.status,
-      requestId,
-      body: await response.bytes(),
-      isReplay: response.headers.get("x-gateway-idempotent-replay") === "true",
+      ...logged,
+      ...(await readBody(route, body, organizationId, lifetime)),
+      request: { headers: new Headers({ "content-type": "application/json" }), signal: NEVER },
+      caller,
+      admitAgain: () => this.#admit(request),
+      admittedRateHeaders: undefined,
     };
   }
 
@@ -260,10 +236,15 @@ function formerCaller({ keyId: id, organizationId }: CalledLine): Caller {
   return { key: { id, organizationId } as ApiKeyRecord };
 }
 
-type LoggedCall = Pick<RequestContext, "requestId" | "startedMs" | "log" | "lifetime">;
+type LoggedCall = Pick<IncomingCall, "requestId" | "startedMs" | "log" | "lifetime">;
 
 function newCall(requestId: string): LoggedCall {
   return { requestId, startedMs: performance.now(), log: {}, lifetime: {} };
+}
+
+/** Returns the body of an answer. A preset can make the answer a stream, which is then read to its end. */
+function bytesOf({ body }: Pick<CallOutcome, "body">): Promise<Uint8Array> {
+  return new Response(body as BodyInit).bytes();
 }
 
 /** Reads the body like the HTTP pipeline. Throws 400 if the body does not match the route's schema. */
@@ -272,7 +253,7 @@ async function readBody(
   body: unknown,
   owner: string,
   lifetime: RequestLifetime,
-): Promise<Pick<RequestContext, "body" | "bodyText">> {
+): Promise<Pick<IncomingCall, "body" | "bodyText">> {
   const bodyText = JSON.stringify(body);
   if (bodyText.length > MAX_WHOLE_BYTES && route.readLongBody !== undefined) {
     await yieldToEventLoop();

@@ -7,7 +7,7 @@ import { usdNumber, usdText } from "../../../lib/money.ts";
 import { NO_TOKENS } from "../../../lib/usage.ts";
 import type { CallAdmission, Fees } from "../admission.ts";
 import { addHitHeaders } from "../answer-headers.ts";
-import type { AdmittedCall, CallOutcome, IncomingCall } from "../call.ts";
+import type { AcceptedCall, AdmittedCall, CallOutcome } from "../call.ts";
 import { CallCharge, type ChargeDependencies, type MeteredFigures } from "../call-charge.ts";
 import {
   type AcceptedRequest,
@@ -34,7 +34,7 @@ export interface CachedCall<Request extends AcceptedRequest> {
   readonly order: CacheOrder;
   readonly endpoint: Pick<PaidEndpoint<Request, unknown>, "route" | "title" | "stream">;
   readonly format: CacheFormat<Request>;
-  readonly call: IncomingCall<Request>;
+  readonly call: AcceptedCall<Request>;
   readonly plan: RoutePlan;
   readonly claim: IdempotencyClaim | undefined;
   /**

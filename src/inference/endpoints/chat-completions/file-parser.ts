@@ -4,7 +4,7 @@ import { isFields } from "../../../lib/json.ts";
 import type { SharedBytes } from "../../../lib/shared-bytes.ts";
 import { SharedBytesWriter } from "../../../lib/shared-bytes.ts";
 import { type AnswerReading, readAnswerText } from "../../../providers/thread-work.ts";
-import type { LoadedBody, PaidContext, Prepare } from "../paid-route.ts";
+import type { IncomingCall, LoadedBody, Prepare } from "../paid-route.ts";
 import { documentsOfText } from "./file-parser-documents.ts";
 import { textWithDocuments } from "./file-parser-texts.ts";
 import { type ChatRequest, OFFLOADED_BODY } from "./request.ts";
@@ -128,7 +128,7 @@ export function prepareDocuments(texts: DocumentTexts | undefined, before: Prepa
     }
     // A line that needs document texts is never part of a provider batch. Reading its documents here would
     // use up the key's rate for nothing.
-    if (context.batchPhase !== undefined) return filling;
+    if (context.isForProviderBatch === true) return filling;
     return withDocuments(texts, filling, context, admit);
   };
 }
@@ -137,7 +137,7 @@ export function prepareDocuments(texts: DocumentTexts | undefined, before: Prepa
 async function withDocuments(
   texts: DocumentTexts,
   filling: ReturnType<Prepare>,
-  context: PaidContext,
+  context: IncomingCall,
   admit: Parameters<Prepare>[1],
 ): Promise<LoadedBody> {
   const filled = (await filling) ?? context;

@@ -3,7 +3,7 @@ import { type ApiKeyRecord, holdsScope } from "../../../lib/api-key-record.ts";
 import { GatewayError, stopping } from "../../../lib/errors.ts";
 import { newId } from "../../../lib/ids.ts";
 import type { Embeddings } from "../../../providers/interface.ts";
-import type { IncomingCall, InternalIdempotencyKey } from "../../call/call.ts";
+import type { AcceptedCall, InternalIdempotencyKey } from "../../call/call.ts";
 import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
 import { embeddingsEndpoint } from "./endpoint.ts";
 
@@ -66,9 +66,9 @@ export class PaidTextEmbedding {
     model: string,
     texts: readonly string[],
   ): Promise<readonly Float32Array[]> {
-    const incoming = { caller, requestId, startedMs, admittedRateHeaders, log, lifetime };
+    const accepted = { caller, requestId, startedMs, admittedRateHeaders, log, lifetime };
     return this.#embed(model, texts, {
-      ...incoming,
+      ...accepted,
       clientSignal: request.signal,
       idempotencyHeader: null,
       admitAgain,
@@ -113,11 +113,11 @@ export class PaidTextEmbedding {
   async #embed(
     model: string,
     texts: readonly string[],
-    incoming: Omit<IncomingCall<never>, "request" | "bodyText">,
+    accepted: Omit<AcceptedCall<never>, "request" | "bodyText">,
   ): Promise<readonly Float32Array[]> {
     const body = { model, input: texts, encoding_format: "base64" };
     const outcome = await this.#call.run({
-      ...incoming,
+      ...accepted,
       request: embeddingsEndpoint.accept(body, NO_HEADERS),
       applyGuardrails: async (guard) =>
         embeddingsEndpoint.accept(await guard.input(body), NO_HEADERS, guard),

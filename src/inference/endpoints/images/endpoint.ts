@@ -7,7 +7,6 @@ import { latin1OfText } from "../../../lib/event-splitter.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import { ProviderFailure } from "../../../providers/interface.ts";
 import type { ImageCall } from "../../../providers/media.ts";
-import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import type { AdmittedCall, ProviderCall } from "../../call/call.ts";
 import type { AnswerFacts, OpenedStream, PaidEndpoint, StreamForm } from "../../call/endpoint.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
@@ -115,7 +114,7 @@ export class ImagesEndpoint implements PaidEndpoint<AcceptedImages, ImagesAnswer
 }
 
 /** Writes server-sent events in OpenAI's form. The last image is sent after its charge. */
-class ImageStreamForm implements StreamForm<AcceptedImages> {
+class ImageStreamForm implements StreamForm<AcceptedImages, StreamedImages> {
   readonly contentType = "text/event-stream; charset=utf-8";
   readonly keepalive = ": keepalive\n\n";
   readonly #services: ImageServices;
@@ -133,7 +132,7 @@ class ImageStreamForm implements StreamForm<AcceptedImages> {
     candidate: Candidate,
     admitted: AdmittedImages,
     output: ByteBuffer,
-  ): Promise<OpenedStream> {
+  ): Promise<OpenedStream<StreamedImages>> {
     const { request } = admitted;
     const { clock, fetchImage } = this.#services;
     const generated = await callForImages(call, candidate, admitted);
@@ -144,12 +143,12 @@ class ImageStreamForm implements StreamForm<AcceptedImages> {
     return { reader, answer: new StreamedImages(request, output, secondsNow(clock)) };
   }
 
-  usage(answer: StreamedAnswer, request: AcceptedImages, terms: ModelTerms): Usage {
-    return imagesUsage((answer as StreamedImages).result, request, terms);
+  usage({ result }: StreamedImages, request: AcceptedImages, terms: ModelTerms): Usage {
+    return imagesUsage(result, request, terms);
   }
 
-  ending(answer: StreamedAnswer, _: AcceptedImages, { usage, costUsd }: AnswerFacts): string {
-    return (answer as StreamedImages).ending(usageBody(usage, costUsd));
+  ending(answer: StreamedImages, _: AcceptedImages, { usage, costUsd }: AnswerFacts): string {
+    return answer.ending(usageBody(usage, costUsd));
   }
 
   failure(error: GatewayError, requestId: string): string {

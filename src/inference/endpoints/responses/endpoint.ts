@@ -38,7 +38,12 @@ import type { ResponsesFacts } from "./request-facts.ts";
 import { endOf, nameOfResponse, responseHead, usageOf } from "./response-json.ts";
 import type { ResponseStore } from "./response-store.ts";
 import { ResponseStoreWriter } from "./response-store-writer.ts";
-import { chat, outputOptions, ResponseStreamForm } from "./response-stream.ts";
+import {
+  BackgroundStreamForm,
+  chat,
+  outputOptions,
+  ResponseStreamForm,
+} from "./response-stream.ts";
 import { responseAnswer, responseEvent, responsesBody } from "./schema.ts";
 import { outputOfLoop } from "./whole-loop.ts";
 import { longOutput, longTypedOutput, outputOf, type WholeOutput } from "./whole-response.ts";
@@ -72,7 +77,9 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     this.cacheFormat = new ResponsesCacheFormat(storeWriter);
     const streamed = new ResponseStreamForm(clock, storeWriter);
     this.stream = ({ background }) =>
-      background === undefined ? streamed : new ResponseStreamForm(clock, storeWriter, background);
+      background === undefined
+        ? streamed
+        : new BackgroundStreamForm(clock, storeWriter, background);
   }
 
   accept(body: unknown): AcceptedResponse {

@@ -1,5 +1,4 @@
 import { MAX_WHOLE_BYTES } from "../../../http/read-body.ts";
-import type { RequestContext } from "../../../http/route.ts";
 import { GatewayError } from "../../../lib/errors.ts";
 import { type SharedBytes, SharedBytesWriter } from "../../../lib/shared-bytes.ts";
 import type { CallGuard } from "../../call/guard/call-guard.ts";
@@ -8,8 +7,8 @@ import { preparePreset } from "../fill-preset.ts";
 import type { LongBodies } from "../long-bodies.ts";
 import {
   APPLY_GUARDRAILS,
+  type IncomingCall,
   type LoadedBody,
-  type PaidContext,
   type Prepare,
 } from "../paid-route.ts";
 import { compactionOf } from "./compaction.ts";
@@ -98,7 +97,7 @@ export class TurnPreparation {
 
   /** Returns the turn of a request as its body. Rejects if the request is rejected. */
   readonly prepare = async (
-    context: PaidContext,
+    context: IncomingCall,
     admit: Parameters<Prepare>[1],
   ): Promise<LoadedBody> => {
     const { body } = (await this.#fill(context, admit)) ?? context;
@@ -117,7 +116,7 @@ export class TurnPreparation {
   };
 
   async #load(
-    context: RequestContext,
+    context: IncomingCall,
     body: ResponsesBody | LongResponses,
     needs: StoredNeeds,
     admit: Parameters<Prepare>[1],
@@ -157,7 +156,7 @@ export class TurnPreparation {
 
   /** Reads one JSON text with all parts of the turn in the work thread. */
   async #readLong(
-    context: RequestContext,
+    context: IncomingCall,
     { earlier, referable, position, removed }: LongBodyParts,
     bodyHash: string | undefined,
   ): Promise<LongResponses> {
@@ -176,7 +175,7 @@ export class TurnPreparation {
   }
 }
 
-function bodyBytes({ body, bodyText }: RequestContext): readonly Uint8Array[] {
+function bodyBytes({ body, bodyText }: IncomingCall): readonly Uint8Array[] {
   if (body instanceof LongResponses) return body.bytes.segments;
   return [new TextEncoder().encode(bodyText)];
 }

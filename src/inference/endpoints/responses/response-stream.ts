@@ -4,7 +4,6 @@ import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import type { GatewayError } from "../../../lib/errors.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import type { ChatAnswer, ChatEvent, PieceReader } from "../../../providers/interface.ts";
-import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import { notStreamed } from "../../../providers/transport/call-failures.ts";
 import { type ProviderCall, sentLimit } from "../../call/call.ts";
 import type { AnswerFacts, OpenedStream, StepMoney, StreamForm } from "../../call/endpoint.ts";
@@ -33,30 +32,18 @@ const SPARE_OUTPUT_BYTES = 65_536;
 /** Maximum text bytes of all steps of a tool loop, if the caller set no limit. */
 const MAX_LOOP_OUTPUT_BYTES = 33_554_432;
 
-/**
- * Named server-sent events, followed by `[DONE]`. A background response has no client and needs no keepalive.
- * Its last event is made from its final state.
- */
-export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
+/** Named server-sent events, followed by `[DONE]`. */
+export class ResponseStreamForm implements StreamForm<AcceptedResponse, ResponseRenderer> {
   readonly contentType = EVENT_STREAM;
-  readonly keepalive: string;
-  readonly isDeliveredWhole: boolean;
+  readonly keepalive: string = ": keepalive\n\n";
+  /** The number of events that were sent before the stream was opened. */
+  protected readonly begunEvents: number = 0;
   readonly #clock: Clock;
   readonly #storeWriter: ResponseStoreWriter;
-  readonly #background: BackgroundProgress | undefined;
 
-  /** @param background the progress of the single response that uses this form */
-  constructor(clock: Clock, storeWriter: ResponseStoreWriter, background?: BackgroundProgress) {
+  constructor(clock: Clock, storeWriter: ResponseStoreWriter) {
     this.#clock = clock;
     this.#storeWriter = storeWriter;
-    this.#background = background;
-    this.isDeliveredWhole = background?.isStreamed === false;
-    this.keepalive = background === undefined ? ": keepalive\n\n" : "";
-  }
-
-  /** Returns true if a background response without a stream has failed. Nothing of it is shown, so it costs nothing. */
-  isWaived(): boolean {
-    return this.isDeliveredWhole && this.#background!.failure !== undefined;
   }
 
   choices(): number {
@@ -77,7 +64,7 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
     admitted: AdmittedResponse,
     output: ByteBuffer,
     steps: StepMoney,
-  ): Promise<OpenedStream> {
+  ): Promise<OpenedStream<ResponseRenderer>> {
     const { createdAt, facts, hosted } = admitted.request;
     const common = { model: candidate.model.id, nowSeconds: createdAt };
     const ask = askFor(call, candidate, admitted);
@@ -87,49 +74,79 @@ export class ResponseStreamForm implements StreamForm<AcceptedResponse> {
         : await loopOfTools({ call, candidate, admitted, steps, ask }, hosted);
     this.#storeWriter.noteAnswered(admitted);
     const { echo } = facts;
-    const background = this.#background;
-    const begunEvents = background === undefined ? 0 : BEGUN_EVENTS;
+    const { begunEvents } = this;
     const options = { ...outputOptions(admitted), ...common, echo, begunEvents };
     const answer = new ResponseRenderer(options, output);
-    if (background !== undefined) background.renderer = answer;
     return { reader: admitted.guard?.events(reader) ?? reader, answer };
   }
 
-  usage(answer: StreamedAnswer, { size }: AcceptedResponse, terms: ModelTerms): Usage {
+  usage(answer: ResponseRenderer, { size }: AcceptedResponse, terms: ModelTerms): Usage {
     const { usage, outputTokens } = answer;
-    if (usage !== undefined) return usage;
-    const counted = countedUsage(size, terms, outputTokens);
-    return answer instanceof ResponseRenderer ? answer.withRuns(counted) : counted;
+    return usage ?? answer.withRuns(countedUsage(size, terms, outputTokens));
   }
 
-  storeAnswer(answer: StreamedAnswer, admitted: AdmittedResponse, facts: AnswerFacts) {
+  storeAnswer(answer: ResponseRenderer, admitted: AdmittedResponse, facts: AnswerFacts) {
     return this.#storeWriter.storeAnswer(admitted, this.#whole(answer, facts));
   }
 
-  ending(answer: StreamedAnswer, _request: AcceptedResponse, facts: AnswerFacts): string {
-    if (this.#background !== undefined) return "";
-    return (answer as ResponseRenderer).closing(this.#whole(answer, facts));
+  ending(answer: ResponseRenderer, _request: AcceptedResponse, facts: AnswerFacts): string {
+    return answer.closing(this.#whole(answer, facts));
   }
 
-  #whole(answer: StreamedAnswer, { usage, costUsd }: AnswerFacts) {
-    return (answer as ResponseRenderer).whole(usage, costUsd, secondsNow(this.#clock));
+  #whole(answer: ResponseRenderer, { usage, costUsd }: AnswerFacts) {
+    return answer.whole(usage, costUsd, secondsNow(this.#clock));
   }
 
   failure(
     error: GatewayError,
     requestId: string,
-    answer: StreamedAnswer | undefined,
+    answer: ResponseRenderer | undefined,
     facts: AnswerFacts | undefined,
   ): string {
-    const background = this.#background;
-    if (background !== undefined) {
-      background.failure ??= error;
-      background.charge = facts;
-      return "";
-    }
-    return answer instanceof ResponseRenderer
-      ? answer.failing(error, requestId, facts)
-      : errorFrame(error, requestId, 0);
+    return answer?.failing(error, requestId, facts) ?? errorFrame(error, requestId, 0);
+  }
+}
+
+/**
+ * The stream of one background response. It has no client and needs no keepalive. Its last event is made from
+ * its final state.
+ */
+export class BackgroundStreamForm extends ResponseStreamForm {
+  override readonly keepalive = "";
+  protected override readonly begunEvents = BEGUN_EVENTS;
+  readonly isDeliveredWhole: boolean;
+  readonly #progress: BackgroundProgress;
+
+  constructor(clock: Clock, storeWriter: ResponseStoreWriter, progress: BackgroundProgress) {
+    super(clock, storeWriter);
+    this.#progress = progress;
+    this.isDeliveredWhole = !progress.isStreamed;
+  }
+
+  /** Returns true if a response without a stream has failed. Nothing of it is shown, so it costs nothing. */
+  isWaived(): boolean {
+    return this.isDeliveredWhole && this.#progress.failure !== undefined;
+  }
+
+  override async open(...call: Parameters<ResponseStreamForm["open"]>) {
+    const opened = await super.open(...call);
+    this.#progress.renderer = opened.answer;
+    return opened;
+  }
+
+  override ending(): string {
+    return "";
+  }
+
+  override failure(
+    error: GatewayError,
+    _requestId: string,
+    _answer: ResponseRenderer | undefined,
+    facts: AnswerFacts | undefined,
+  ): string {
+    this.#progress.failure ??= error;
+    this.#progress.charge = facts;
+    return "";
   }
 }
 

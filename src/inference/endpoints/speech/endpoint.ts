@@ -8,7 +8,6 @@ import type { Usage } from "../../../lib/usage.ts";
 import { SOUND_TYPES } from "../../../providers/audio/sound-answer.ts";
 import { nextPiece } from "../../../providers/interface.ts";
 import type { Speech, SpeechFormat } from "../../../providers/media.ts";
-import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import { brokenAnswer } from "../../../providers/transport/call-failures.ts";
 import { type AdmittedCall, type ProviderCall, providerRequest } from "../../call/call.ts";
 import {
@@ -126,12 +125,12 @@ const endpoint: PaidEndpoint<AcceptedSpeech, WholeSpeech> = {
 const STREAM = {
   choices: () => 1,
   maxOutputBytes: ({ size }: AcceptedSpeech) => Math.ceil(size.maxSeconds) * MAX_BYTES_A_SECOND,
-  usage: (answer: StreamedAnswer, { size }: AcceptedSpeech, terms: ModelTerms) =>
-    speechUsage(answer.usage, (answer as SpeechAnswer).length, size, terms),
+  usage: ({ usage, length }: SpeechAnswer, { size }: AcceptedSpeech, terms: ModelTerms) =>
+    speechUsage(usage, length, size, terms),
 };
 
 /** A stream of only the audio bytes. It has no keepalive, and ends early if the call fails. */
-const AUDIO_STREAM: StreamForm<AcceptedSpeech> = {
+const AUDIO_STREAM: StreamForm<AcceptedSpeech, SpeechAnswer> = {
   ...STREAM,
   contentType: SOUND_TYPES.mp3,
   keepalive: "",
@@ -143,7 +142,7 @@ const AUDIO_STREAM: StreamForm<AcceptedSpeech> = {
 };
 
 /** A stream of OpenAI's events `speech.audio.delta` and `speech.audio.done`. The last one contains the usage. */
-const EVENT_STREAM: StreamForm<AcceptedSpeech> = {
+const EVENT_STREAM: StreamForm<AcceptedSpeech, SpeechAnswer> = {
   ...STREAM,
   contentType: "text/event-stream; charset=utf-8",
   keepalive: ": keepalive\n\n",
@@ -161,7 +160,7 @@ async function openSpeech(
   { request: { format }, request }: AdmittedCall<AcceptedSpeech>,
   output: ByteBuffer,
   write: (piece: Uint8Array, output: ByteBuffer) => void,
-): Promise<OpenedStream> {
+): Promise<OpenedStream<SpeechAnswer>> {
   const speech = await speak(call, candidate, request);
   const options = { speech, format, growsWithSound: growsWithSound(candidate.terms), write };
   const answer = new SpeechAnswer(output, options);

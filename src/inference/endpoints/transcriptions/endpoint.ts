@@ -224,7 +224,7 @@ class TranscriptEndpoint implements PaidEndpoint<AcceptedSound, Transcript> {
   }
 }
 
-function streamOf(task: Task): StreamForm<AcceptedSound> {
+function streamOf(task: Task): StreamForm<AcceptedSound, TranscriptAnswer> {
   return {
     contentType: "text/event-stream; charset=utf-8",
     keepalive: ": keepalive\n\n",
@@ -237,17 +237,12 @@ function streamOf(task: Task): StreamForm<AcceptedSound> {
       const reader = opened.kind === "transcript" ? eventsOfTranscript(opened) : opened.reader();
       return { reader, answer };
     },
-    usage: (answer, { size }, terms) =>
-      transcriptUsage(
-        { usage: answer.usage, reportedMs: (answer as TranscriptAnswer).transcript.reportedMs },
-        answer.outputBytes,
-        size,
-        terms,
-      ),
+    usage: ({ usage, transcript: { reportedMs }, outputBytes }, { size }, terms) =>
+      transcriptUsage({ usage, reportedMs }, outputBytes, size, terms),
     ending: (answer, { size }, { usage, costUsd }) =>
       frameOf({
         type: "transcript.text.done",
-        ...plainBody((answer as TranscriptAnswer).transcript, {
+        ...plainBody(answer.transcript, {
           usage: chargedUsage(usage, size),
           costUsd,
         }),
