@@ -1,4 +1,7 @@
 import type { FemtoUsd } from "./money.ts";
+import type { ModelCategory, TokenKindPrices, UnitPrices } from "./units.ts";
+
+export type { ModelCategory, TokenKindPrices } from "./units.ts";
 
 /** Prices of single tokens in femto-USD. */
 export interface TokenPrices {
@@ -8,19 +11,6 @@ export interface TokenPrices {
   readonly cachedInputTokenFemto: FemtoUsd;
   /** Prompt tokens written to the provider's cache. Equals the input price if cache writes cost nothing extra. */
   readonly cacheWriteTokenFemto: FemtoUsd;
-}
-
-/** Prices of single tokens of further kinds, in femto-USD. If one is absent, the price of text tokens applies. */
-export interface TokenKindPrices {
-  /** Prompt tokens written to a cache for an hour. If absent, requests for such a cache are rejected. */
-  readonly cacheWriteHourTokenFemto?: FemtoUsd;
-  readonly reasoningTokenFemto?: FemtoUsd;
-  readonly audioInputTokenFemto?: FemtoUsd;
-  readonly cachedAudioInputTokenFemto?: FemtoUsd;
-  readonly audioOutputTokenFemto?: FemtoUsd;
-  readonly imageInputTokenFemto?: FemtoUsd;
-  readonly cachedImageInputTokenFemto?: FemtoUsd;
-  readonly imageOutputTokenFemto?: FemtoUsd;
 }
 
 /**
@@ -43,33 +33,14 @@ export interface ImageVariant {
 }
 
 /** Prices in femto-USD. A price is absent if the model does not have this kind of use. */
-export interface ModelPrices extends TokenPrices, TokenKindPrices {
+export interface ModelPrices extends TokenPrices, TokenKindPrices, UnitPrices {
   /** Absent if the length of the prompt does not change the prices. */
   readonly longPrompt?: LongPromptPrices;
-  /** Price of an image that matches no variant. Model lists show it, and routing by price compares it. */
-  readonly imageFemto?: FemtoUsd;
   /**
    * Images with different prices or token counts by size or quality. The first match counts. The model's default
    * comes first among the variants that neither the request nor the answer distinguishes.
    */
   readonly imageVariants?: readonly ImageVariant[];
-  /** Price of a pixel of a generated image, if the model prices pixels. */
-  readonly imagePixelFemto?: FemtoUsd;
-  /** Price of an image in the request, a mask included. */
-  readonly inputImageFemto?: FemtoUsd;
-  readonly characterFemto?: FemtoUsd;
-  readonly secondFemto?: FemtoUsd;
-  /** Lowest charge for audio that is priced by the second, however short. */
-  readonly leastSoundFemto?: FemtoUsd;
-  /** Surcharge for a second of audio whose speakers are distinguished. */
-  readonly speakersSecondFemto?: FemtoUsd;
-  /** Price of a web search, by the provider's built-in tools or by the gateway (`pricedForTools`). */
-  readonly webSearchFemto?: FemtoUsd;
-  readonly fileSearchFemto?: FemtoUsd;
-  /** Price of a search unit: a rerank query with up to 100 document pieces. */
-  readonly searchUnitFemto?: FemtoUsd;
-  /** Fee for each call, independent of its tokens. */
-  readonly requestFemto?: FemtoUsd;
 }
 
 /** Prices of one run of the gateway's tools, in femto-USD. */
@@ -111,18 +82,6 @@ export interface ModelEndpoint extends ModelTerms {
   /** Set if the configuration forbids batches at this endpoint. */
   readonly takesNoBatches?: true;
 }
-
-export const MODEL_CATEGORIES = [
-  "chat",
-  "embedding",
-  "image",
-  "code",
-  "audio",
-  "rerank",
-  "moderation",
-] as const;
-
-export type ModelCategory = (typeof MODEL_CATEGORIES)[number];
 
 /** An entry of the catalogue (spec 2.3). It has the prices and limits of its first endpoint. */
 export interface CatalogueModel extends ModelTerms {

@@ -1,4 +1,4 @@
-import { Type } from "typebox";
+import { type TProperties, Type } from "typebox";
 import type { Database } from "../../../db/client.ts";
 import {
   creditTotals,
@@ -12,6 +12,7 @@ import { type Access, nullable, type RouteDefinition, route } from "../../http/r
 import { timeSpan, timeSpanFields } from "../../http/time-span.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { hasAtMostDecimals, nanoFromUsd, usdNumber } from "../../lib/money.ts";
+import { COUNTED_UNITS } from "../../lib/units.ts";
 import { shownQuantities } from "../../lib/usage.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 import {
@@ -115,6 +116,14 @@ function usedCount(description: string) {
   return Type.Optional(Type.Integer({ description }));
 }
 
+const unitCounts: TProperties = {};
+for (const unit of COUNTED_UNITS) {
+  const { description } = unit;
+  if (description === undefined) continue;
+  if ("seconds" in unit) unitCounts[unit.seconds] = Type.Optional(Type.Number({ description }));
+  else unitCounts[unit.stored] = usedCount(description);
+}
+
 const transactionDetails = Type.Object(
   {
     status: nullableInteger(
@@ -131,17 +140,7 @@ const transactionDetails = Type.Object(
     cached_image_prompt_tokens: usedCount("Cached image prompt tokens."),
     audio_completion_tokens: usedCount("Audio completion tokens."),
     image_completion_tokens: usedCount("Image completion tokens."),
-    images: usedCount("Generated images."),
-    characters: usedCount("Characters converted to speech."),
-    seconds: Type.Optional(Type.Number({ description: "Seconds of audio." })),
-    speakers_seconds: Type.Optional(
-      Type.Number({
-        description: "Seconds among these that were transcribed with speaker labels.",
-      }),
-    ),
-    web_searches: usedCount("Web searches."),
-    file_searches: usedCount("File searches."),
-    search_units: usedCount("Search units of rerank requests."),
+    ...unitCounts,
     user: nullableString,
     session_id: nullableString,
     trace: nullableObject,

@@ -1,6 +1,7 @@
 import type { UsageFigures } from "../../../db/ledger/rows.ts";
 import type { LongPromptPrices, ModelPrices, ToolPrices } from "../../lib/catalogue-model.ts";
 import { type ExactInteger, exact, plus, times } from "../../lib/exact-integer.ts";
+import { PRICED_BY_UNIT, SEPARATELY_PRICED_TOKENS } from "../../lib/units.ts";
 import { quantitiesOf, type Usage, usageOfLast } from "../../lib/usage.ts";
 import { imagePriceFemto } from "./image-prices.ts";
 
@@ -58,27 +59,6 @@ function costOfCall(usage: Usage, model: ModelPrices): ExactInteger {
   }
   return usage.durationMs ? plus(cost, soundCostFemto(usage.durationMs, usage, model)) : cost;
 }
-
-/** Kinds of tokens that cost as much as text tokens, unless the model has a price for them. */
-const SEPARATELY_PRICED_TOKENS = [
-  ["cacheWriteHourTokens", "cacheWriteHourTokenFemto", "cacheWriteTokenFemto"],
-  ["reasoningTokens", "reasoningTokenFemto", "outputTokenFemto"],
-  ["audioPromptTokens", "audioInputTokenFemto", "inputTokenFemto"],
-  ["imagePromptTokens", "imageInputTokenFemto", "inputTokenFemto"],
-  ["cachedAudioPromptTokens", "cachedAudioInputTokenFemto", "cachedInputTokenFemto"],
-  ["cachedImagePromptTokens", "cachedImageInputTokenFemto", "cachedInputTokenFemto"],
-  ["audioCompletionTokens", "audioOutputTokenFemto", "outputTokenFemto"],
-  ["imageCompletionTokens", "imageOutputTokenFemto", "outputTokenFemto"],
-] as const;
-
-const PRICED_BY_UNIT = [
-  ["imagePixels", "imagePixelFemto"],
-  ["inputImages", "inputImageFemto"],
-  ["characters", "characterFemto"],
-  ["webSearches", "webSearchFemto"],
-  ["fileSearches", "fileSearchFemto"],
-  ["searchUnits", "searchUnitFemto"],
-] as const;
 
 function soundCostFemto(
   durationMs: number,

@@ -12,6 +12,7 @@ import { jsonResponse } from "../../http/error-response.ts";
 import { shownKeyId } from "../../http/limited-keys.ts";
 import { type Access, nullable, type RouteDefinition, route } from "../../http/route.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
+import { UNITS } from "../../lib/units.ts";
 import {
   dateOf,
   type IntervalQuery,
@@ -69,7 +70,7 @@ const usageRow = Type.Object(
     images: Type.Integer(),
     characters: Type.Integer(),
     seconds: Type.Number(),
-    search_units: Type.Integer({ description: "Search units of rerank requests." }),
+    search_units: Type.Integer({ description: UNITS.search_unit.description }),
     cost_usd: Type.Number({
       description: "Charges, minus the charges of answers that were never delivered.",
     }),

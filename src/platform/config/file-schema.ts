@@ -1,6 +1,6 @@
 import Type from "typebox";
 import { Compile } from "typebox/schema";
-import { MODEL_CATEGORIES } from "../../lib/catalogue-model.ts";
+import { CONFIGURED_UNITS, type ConfiguredUnit, MODEL_CATEGORIES } from "../../lib/units.ts";
 import { PROVIDER_TYPES } from "./provider-types.ts";
 
 /** A text of limited length. Each `description` completes "must be …" when a value is rejected. */
@@ -133,7 +133,19 @@ const ImagePrice = Type.Object(
   },
   { additionalProperties: false, description: "an object" },
 );
-const imagePrices = {
+
+const unitPrices = Object.fromEntries(
+  CONFIGURED_UNITS.map(({ setting }) => [setting.name, Type.Optional(Cost)]),
+) as Record<ConfiguredUnit["setting"]["name"], Type.TOptional<typeof Cost>>;
+
+/** The prices and limits that a model's entry and each of its endpoints can state. */
+const terms = {
+  context_length: Type.Optional(Tokens),
+  max_output_tokens: Type.Optional(Tokens),
+  input_cost_per_token: Type.Optional(Cost),
+  output_cost_per_token: Type.Optional(Cost),
+  cached_input_cost_per_token: Type.Optional(Cost),
+  cache_write_input_cost_per_token: Type.Optional(Cost),
   cost_per_image: Type.Optional(Cost),
   image_prices: Type.Optional(
     Type.Array(ImagePrice, {
@@ -146,22 +158,14 @@ const imagePrices = {
   cost_per_input_image: Type.Optional(Cost),
   image_input_cost_per_token: Type.Optional(Cost),
   image_output_cost_per_token: Type.Optional(Cost),
+  ...unitPrices,
 };
 
 const EndpointEntry = Type.Object(
   {
     provider: Id,
     model: Text(256),
-    context_length: Type.Optional(Tokens),
-    max_output_tokens: Type.Optional(Tokens),
-    input_cost_per_token: Type.Optional(Cost),
-    output_cost_per_token: Type.Optional(Cost),
-    cached_input_cost_per_token: Type.Optional(Cost),
-    cache_write_input_cost_per_token: Type.Optional(Cost),
-    ...imagePrices,
-    cost_per_character: Type.Optional(Cost),
-    cost_per_second: Type.Optional(Cost),
-    cost_per_search_unit: Type.Optional(Cost),
+    ...terms,
     capabilities: Type.Optional(Capabilities),
     weight: Type.Optional(Weight),
     max_parallel_requests: Type.Optional(ParallelRequests),
@@ -185,16 +189,7 @@ const ModelEntry = Type.Object(
     category: Type.Optional(
       Type.Enum([...MODEL_CATEGORIES], { description: `one of ${MODEL_CATEGORIES.join(", ")}` }),
     ),
-    context_length: Type.Optional(Tokens),
-    max_output_tokens: Type.Optional(Tokens),
-    input_cost_per_token: Type.Optional(Cost),
-    output_cost_per_token: Type.Optional(Cost),
-    cached_input_cost_per_token: Type.Optional(Cost),
-    cache_write_input_cost_per_token: Type.Optional(Cost),
-    ...imagePrices,
-    cost_per_character: Type.Optional(Cost),
-    cost_per_second: Type.Optional(Cost),
-    cost_per_search_unit: Type.Optional(Cost),
+    ...terms,
     training_cost_per_token: Type.Optional(Cost),
     tuned_input_cost_per_token: Type.Optional(Cost),
     tuned_cached_input_cost_per_token: Type.Optional(Cost),

@@ -1,45 +1,11 @@
-import type {
-  CatalogueModel,
-  ModelEndpoint,
-  ModelPrices,
-  TokenPrices,
-} from "../../lib/catalogue-model.ts";
+import type { CatalogueModel, ModelEndpoint, ModelPrices } from "../../lib/catalogue-model.ts";
 import type { FemtoUsd } from "../../lib/money.ts";
+import { PRICES, type PriceName, type TextPriceName } from "../../lib/units.ts";
 
 const FEMTO_DECIMALS = 15;
 
-interface TokenPricing {
-  readonly prompt: string;
-  readonly completion: string;
-  readonly input_cache_read: string;
-  readonly input_cache_write: string;
-}
-
-/** Price kinds that not every model has, by their names in the API. */
-const KINDS = {
-  input_cache_write_1h: "cacheWriteHourTokenFemto",
-  internal_reasoning: "reasoningTokenFemto",
-  input_audio: "audioInputTokenFemto",
-  input_audio_cache_read: "cachedAudioInputTokenFemto",
-  output_audio: "audioOutputTokenFemto",
-  input_image: "imageInputTokenFemto",
-  input_image_cache_read: "cachedImageInputTokenFemto",
-  output_image: "imageOutputTokenFemto",
-  image: "imageFemto",
-  image_pixel: "imagePixelFemto",
-  image_edited: "inputImageFemto",
-  character: "characterFemto",
-  second: "secondFemto",
-  sound_minimum: "leastSoundFemto",
-  second_of_speakers: "speakersSecondFemto",
-  web_search: "webSearchFemto",
-  file_search: "fileSearchFemto",
-  search_unit: "searchUnitFemto",
-  request: "requestFemto",
-} as const;
-
 /** The prices in plain decimal text, in USD per unit of each kind. A kind that the model does not have is absent. */
-type ModelPricing = TokenPricing & { readonly [Kind in keyof typeof KINDS]?: string };
+type ModelPricing = Readonly<Partial<Record<PriceName, string>> & Record<TextPriceName, string>>;
 
 /** The prices of all tokens of a call whose prompt has more than `above_tokens` tokens. */
 type LongPromptPricing = ModelPricing & { readonly above_tokens: number };
@@ -150,12 +116,18 @@ function describeEndpoint(endpoint: ModelEndpoint): EndpointDescription {
 }
 
 function pricingOf(prices: Omit<ModelPrices, "longPrompt">): ModelPricing {
-  const kinds: { -readonly [Kind in keyof typeof KINDS]?: string } = {};
-  for (const kind of Object.keys(KINDS) as (keyof typeof KINDS)[]) {
-    const femto = prices[KINDS[kind]];
-    if (femto !== undefined) kinds[kind] = usdText(femto);
+  // Answers begin with the prices that each model has.
+  const pricing: Partial<Record<PriceName, string>> & Record<TextPriceName, string> = {
+    prompt: usdText(prices.inputTokenFemto),
+    completion: usdText(prices.outputTokenFemto),
+    input_cache_read: usdText(prices.cachedInputTokenFemto),
+    input_cache_write: usdText(prices.cacheWriteTokenFemto),
+  };
+  for (const [name, { price }] of PRICES) {
+    const femto = prices[price];
+    if (femto !== undefined) pricing[name] ??= usdText(femto);
   }
-  return { ...tokenPricing(prices), ...kinds };
+  return pricing;
 }
 
 function longPromptPricing({ longPrompt }: ModelPrices): {
@@ -176,15 +148,6 @@ function imagePricing({ imageVariants }: ModelPrices): { image_pricing?: ImagePr
       ...(imageFemto !== undefined && { image: usdText(imageFemto) }),
       ...(maxTokens !== undefined && { max_tokens: maxTokens }),
     })),
-  };
-}
-
-function tokenPricing(prices: TokenPrices): TokenPricing {
-  return {
-    prompt: usdText(prices.inputTokenFemto),
-    completion: usdText(prices.outputTokenFemto),
-    input_cache_read: usdText(prices.cachedInputTokenFemto),
-    input_cache_write: usdText(prices.cacheWriteTokenFemto),
   };
 }
 

@@ -2,29 +2,23 @@ import type {
   CatalogueModel,
   FineTuningTerms,
   ImageVariant,
-  ModelCategory,
   ModelEndpoint,
   ModelPrices,
   ModelTerms,
 } from "../../lib/catalogue-model.ts";
 import { BASIS_POINTS, type FemtoUsd, femtoFromUsd, higher } from "../../lib/money.ts";
+import {
+  CATEGORIES,
+  CONFIGURED_UNITS,
+  type ModelCategory,
+  type UnitPrices,
+} from "../../lib/units.ts";
 import { ConfigError } from "../../platform/config/config-error.ts";
 import type { ModelConfig } from "../../platform/config/file.ts";
 import { isLocalServer, type ProviderConfig } from "../../platform/config/providers.ts";
 import { FREE_OF_CHARGE, UNKNOWN_CONTEXT_LENGTH } from "./discovered-offers.ts";
 import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";
 import type { DiscoveredModel } from "./read-model-list.ts";
-
-/** Completes "it needs …" in the message for an entry without the prices of its category. */
-const NEEDED_PRICES: Readonly<Record<ModelCategory, string>> = {
-  chat: "input_cost_per_token and output_cost_per_token",
-  code: "input_cost_per_token and output_cost_per_token",
-  embedding: "input_cost_per_token",
-  image: "cost_per_image, image_prices or cost_per_pixel (or the costs per token)",
-  audio: "cost_per_character or cost_per_second (or the costs per token)",
-  rerank: "cost_per_search_unit or input_cost_per_token",
-  moderation: "input_cost_per_token",
-};
 
 /** Values for members that an entry of the file leaves out. */
 interface FileModelContext {
@@ -182,10 +176,8 @@ function defaultTerms(
 function categoryOf(config: ModelConfig): ModelCategory {
   const { cost_per_image: image, image_prices: variants, cost_per_pixel: pixel } = config;
   if ((image ?? variants ?? pixel) !== undefined) return "image";
-  if (config.cost_per_character !== undefined || config.cost_per_second !== undefined)
-    return "audio";
-  if (config.cost_per_search_unit !== undefined) return "rerank";
-  return "chat";
+  const unit = CONFIGURED_UNITS.find(({ setting }) => config[setting.name] !== undefined);
+  return unit?.setting.category ?? "chat";
 }
 
 function defaultCapabilities(category: ModelCategory): string[] {
@@ -200,20 +192,16 @@ function pricesOf(
   const input = femto(config.input_cost_per_token) ?? defaults?.inputTokenFemto;
   const output = femto(config.output_cost_per_token) ?? defaults?.outputTokenFemto;
   const images = imagePricesOf(config, defaults);
-  const character = femto(config.cost_per_character) ?? defaults?.characterFemto;
-  const second = femto(config.cost_per_second) ?? defaults?.secondFemto;
-  const searchUnit = femto(config.cost_per_search_unit) ?? defaults?.searchUnitFemto;
-  const byToken = input !== undefined && output !== undefined;
-  const complete = {
-    chat: byToken,
-    code: byToken,
-    embedding: input !== undefined,
-    image: (images.imageFemto ?? images.imagePixelFemto) !== undefined || byToken,
-    audio: character !== undefined || second !== undefined || byToken,
-    rerank: searchUnit !== undefined || input !== undefined,
-    moderation: input !== undefined,
-  }[category];
-  if (!complete) throw incomplete(config, category, NEEDED_PRICES[category]);
+  const units = unitPricesOf(config, defaults);
+  const hasUnitPrice =
+    category === "image"
+      ? (images.imageFemto ?? images.imagePixelFemto) !== undefined
+      : CONFIGURED_UNITS.some(
+          ({ price, setting }) => setting.category === category && units[price] !== undefined,
+        );
+  const { tokenPrices, neededPrices } = CATEGORIES[category];
+  const hasTokenPrices = input !== undefined && (tokenPrices === "input" || output !== undefined);
+  if (!hasUnitPrice && !hasTokenPrices) throw incomplete(config, category, neededPrices);
   const inputTokenFemto = input ?? 0n;
   const longPrompt = statesTokenPrice(config) ? undefined : defaults?.longPrompt;
   return {
@@ -229,10 +217,18 @@ function pricesOf(
     ...(statesTokenPrice(config) ? {} : otherKinds(defaults)),
     ...(longPrompt === undefined ? {} : { longPrompt }),
     ...images,
-    ...(character === undefined ? {} : { characterFemto: character }),
-    ...(second === undefined ? {} : { secondFemto: second }),
-    ...(searchUnit === undefined ? {} : { searchUnitFemto: searchUnit }),
+    ...units,
   };
+}
+
+/** Returns the prices of units that the file or the defaults state. */
+function unitPricesOf(config: Stated, defaults: ModelPrices | undefined): UnitPrices {
+  const prices: { -readonly [Price in keyof UnitPrices]: UnitPrices[Price] } = {};
+  for (const { price, setting } of CONFIGURED_UNITS) {
+    const stated = femto(config[setting.name]) ?? defaults?.[price];
+    if (stated !== undefined) prices[price] = stated;
+  }
+  return prices;
 }
 
 type ImagePrices = Pick<

@@ -1,6 +1,6 @@
 import { mkdir, open, readFile, rename, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { MODEL_CATEGORIES } from "../../lib/catalogue-model.ts";
+import { MODEL_CATEGORIES } from "../../lib/units.ts";
 import type { ProviderConfig } from "../../platform/config/providers.ts";
 import { type DiscoveredModel, MAX_LISTED_MODELS, membersOf } from "./read-model-list.ts";
 

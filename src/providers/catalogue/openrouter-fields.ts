@@ -1,4 +1,5 @@
-import type { CatalogueModel, ModelCategory } from "../../lib/catalogue-model.ts";
+import type { CatalogueModel } from "../../lib/catalogue-model.ts";
+import { CATEGORIES } from "../../lib/units.ts";
 import { audioTaskOf } from "../audio/fields.ts";
 import type { Provider } from "../interface.ts";
 
@@ -74,26 +75,18 @@ function architectureOf(model: CatalogueModel, name: string): Architecture {
   };
 }
 
-const OUTPUTS: Readonly<Record<Exclude<ModelCategory, "audio">, string>> = {
-  chat: "text",
-  code: "text",
-  embedding: "embeddings",
-  image: "image",
-  rerank: "rerank",
-  moderation: "moderation",
-};
-
 type Modalities = readonly [inputs: readonly string[], outputs: readonly string[]];
 
 function modalitiesOf(model: CatalogueModel): Modalities {
   const { category, capabilities, prices } = model;
-  if (category === "audio") return audioModalities(model);
+  const { output } = CATEGORIES[category];
+  if (output === undefined) return audioModalities(model);
   const inputs = ["text"];
   if (capabilities.includes("vision")) inputs.push("image");
   if (prices.audioInputTokenFemto !== undefined) inputs.push("audio");
   if (capabilities.includes("image_output")) return [inputs, ["image", "text"]];
   const speaks = capabilities.includes("audio_output");
-  return [inputs, [OUTPUTS[category], ...(speaks ? ["audio"] : [])]];
+  return [inputs, [output, ...(speaks ? ["audio"] : [])]];
 }
 
 /** Returns the modalities of an audio model. The category contains speech models and transcription models. */

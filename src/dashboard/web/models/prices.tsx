@@ -1,3 +1,4 @@
+import { PRICES, type PriceName } from "../../../lib/units.ts";
 import type { Column } from "../components/table.tsx";
 import { usdExact } from "../format.ts";
 
@@ -9,61 +10,44 @@ interface Priced {
 }
 
 export interface Price {
-  readonly kind: string;
+  readonly kind: PriceName;
   readonly label: string;
   /** USD for the quantity in `unit`. */
   readonly amount: number;
   readonly unit: string;
+  /** Set if it is one of the model's main prices. */
+  readonly column: "input" | "output" | undefined;
 }
 
 const TOKENS = "1M tokens";
 const MILLION = 1_000_000;
-const THOUSAND = 1_000;
-const MINUTE_SECONDS = 60;
 
-/** Kinds of use: label, number of units in a shown price, and name of that quantity. */
-const KINDS: Readonly<Record<string, readonly [label: string, count: number, unit: string]>> = {
-  prompt: ["Input", MILLION, TOKENS],
-  input_cache_read: ["Cached input", MILLION, TOKENS],
-  input_cache_write: ["Cache write", MILLION, TOKENS],
-  input_cache_write_1h: ["Cache write (1 hour)", MILLION, TOKENS],
-  completion: ["Output", MILLION, TOKENS],
-  internal_reasoning: ["Reasoning", MILLION, TOKENS],
-  input_audio: ["Audio input", MILLION, TOKENS],
-  input_audio_cache_read: ["Cached audio input", MILLION, TOKENS],
-  output_audio: ["Audio output", MILLION, TOKENS],
-  input_image: ["Image input", MILLION, TOKENS],
-  input_image_cache_read: ["Cached image input", MILLION, TOKENS],
-  output_image: ["Image output", MILLION, TOKENS],
-  image: ["Image", 1, "image"],
-  image_pixel: ["Image by size", MILLION, "megapixel"],
-  image_edited: ["Input image", 1, "image"],
-  character: ["Text", MILLION, "1M characters"],
-  second: ["Audio", MINUTE_SECONDS, "minute"],
-  second_of_speakers: ["Audio with speaker labels", MINUTE_SECONDS, "minute"],
-  sound_minimum: ["Audio minimum", 1, "recording"],
-  search_unit: ["Search", THOUSAND, "1K search units"],
-  web_search: ["Web search", THOUSAND, "1K searches"],
-  file_search: ["File search", THOUSAND, "1K searches"],
-  request: ["Request", THOUSAND, "1K requests"],
-};
 /** Price kinds in display order. */
-export const PRICE_KINDS = Object.keys(KINDS);
+export const PRICE_KINDS = PRICES.map(([kind]) => kind);
 /** Kinds with the price of input, unless the provider has a separate price. */
-const LIKE_INPUT: ReadonlySet<string> = new Set(["input_cache_read", "input_cache_write"]);
+const LIKE_INPUT: ReadonlySet<PriceName> = new Set(["input_cache_read", "input_cache_write"]);
 /** Kinds that are not a model's main price: only some of its requests have them. */
-const EXTRAS: ReadonlySet<string> = new Set(["web_search", "file_search", "image_edited"]);
+const EXTRAS: ReadonlySet<PriceName> = new Set(["web_search", "file_search", "image_edited"]);
 /** Number of significant digits that are exact after float arithmetic. */
 const EXACT_DIGITS = 12;
 
 /** Returns every kind with a price, the usual ones first. */
 export function pricesOf(pricing: Pricing): Price[] {
-  return Object.entries(KINDS).flatMap(([kind, [label, count, unit]]) => {
+  return PRICES.flatMap(([kind, priced]) => {
     const text = pricing[kind];
     if (text === undefined || Number(text) === 0) return [];
     if (LIKE_INPUT.has(kind) && text === pricing.prompt) return [];
+    const [count, unit] = "per" in priced ? priced.per : [MILLION, TOKENS];
     const amount = Number((Number(text) * count).toPrecision(EXACT_DIGITS));
-    return [{ kind, label, amount, unit }];
+    return [
+      {
+        kind,
+        label: priced.label,
+        column: "column" in priced ? priced.column : undefined,
+        amount,
+        unit,
+      },
+    ];
   });
 }
 
@@ -91,17 +75,10 @@ export function priceSummary({ pricing }: Priced): string {
 
 /** Returns the main input and output prices, which lists show and sort by. */
 export function mainPrices({ pricing }: Priced): { input?: Price; output?: Price } {
-  const prices = pricesOf(pricing).filter(({ kind }) => !EXTRAS.has(kind));
-  const first = (...kinds: string[]) => {
-    for (const kind of kinds) {
-      const price = prices.find((candidate) => candidate.kind === kind);
-      if (price !== undefined) return price;
-    }
-    return undefined;
-  };
+  const prices = pricesOf(pricing);
   return {
-    input: first("prompt", "input_audio", "character", "second", "search_unit", "request"),
-    output: first("completion", "output_image", "output_audio", "image", "image_pixel"),
+    input: prices.find(({ column }) => column === "input"),
+    output: prices.find(({ column }) => column === "output"),
   };
 }
 
