@@ -4,8 +4,8 @@
  */
 
 /**
- * Folders and files that start, kill or restart processes and databases, try many schedules, or install clients
- * of other languages. Each runs in a process of its own.
+ * Folders and files that start, kill or restart processes and databases, try many schedules, install clients of
+ * other languages, or check the types of a copy of the project. Each runs in a process of its own.
  */
 export const LONG = [
   "test/backup/",
@@ -26,6 +26,7 @@ export const LONG = [
   "test/clustered/",
   "test/overload/large-bodies.test.ts",
   "test/ownership/heartbeat-thread.test.ts",
+  "test/recipes/",
   "test/release/executable.test.ts",
   "test/release/npm-package.test.ts",
   "test/simulation/",

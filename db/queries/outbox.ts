@@ -1,3 +1,4 @@
+import type { EventType } from "../../src/lib/events/event-types.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
@@ -5,7 +6,8 @@ import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 export interface OutboxEvent {
   readonly eventId: string;
   readonly organizationId: string;
-  readonly type: string;
+  /** A type that webhooks can subscribe to. */
+  readonly type: EventType;
   readonly data: Record<string, unknown>;
 }
 

@@ -157,7 +157,7 @@ function stepOf(
   const kind = random.next();
   const { id: keyId, organizationId } = random.pick(payers.keys);
   const periods = [`day:${keyId}:2026-03-14`, `month:${keyId}:2026-03-01`];
-  const event = { eventId: `evt_${count}`, organizationId, type: "key.updated", data: {} };
+  const event = { eventId: `evt_${count}`, organizationId, type: "key.updated" as const, data: {} };
   if (kind < 0.3) return (sql) => commitLedgerBatch(sql, instance, { ...batch });
   if (kind < 0.85) {
     return async (sql) => ({ ...(await exchangeLedgerBatch(sql, instance, batch)), batch });

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { connectDatabase, type Database } from "../../db/client.ts";
+import type { OutboxEvent } from "../../db/queries/outbox.ts";
 import { Subscriptions } from "../../src/inference/call/completion-events.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { EventWriter } from "../../src/webhooks/outbox.ts";
@@ -62,7 +63,7 @@ test("events of failed requests outlast an outage of the database, in bounded nu
     onWritten: () => void written++,
     onError: (error) => void errors.push(error),
   });
-  const eventOf = (eventId: string) => ({
+  const eventOf = (eventId: string): OutboxEvent => ({
     eventId,
     organizationId,
     type: "completion.error",
