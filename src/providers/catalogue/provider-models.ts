@@ -89,7 +89,7 @@ export async function builtInModels(typeName: string, now: Date): Promise<BuiltI
   if (source?.genaiPricesId === undefined) return { models: stated, leftOut: [] };
   const [priceList, capabilities] = await Promise.all([
     loadPriceLists(source.genaiPricesId, source.otherPricesId),
-    loadCapabilities(source.tokenlensId),
+    loadCapabilities(source.capabilities),
   ]);
   const models: CatalogueModel[] = [...stated];
   const leftOut: LeftOut[] = [];

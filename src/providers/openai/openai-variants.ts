@@ -1,30 +1,8 @@
+import type { OpenAiVariant } from "../../platform/config/provider-types/definition.ts";
+import { PROVIDER_TYPES } from "../../platform/config/provider-types.ts";
 import type { FinishReason } from "../interface.ts";
 
-/**
- * The differences between providers with OpenAI's API: first in the requests that they accept, by type, then in their
- * responses. A difference is listed only if the provider is known to reject the plain form. Their supported fields are
- * in ../chat-fields.ts; unsupported ones have already been removed.
- */
-export interface OpenAiVariant {
-  readonly keyHeader: "authorization" | "api-key";
-  /** Returns true if `max_tokens` must be called `max_completion_tokens` for the model of this name or id. */
-  readonly takesCompletionLimit: (model: string) => boolean;
-  /** Form in which `reasoning: {effort}` is sent: unchanged, as `reasoning_effort`, or not at all. */
-  readonly reasoning: "object" | "effort" | "none";
-  /** True if the provider supports `stream_options`, with which the gateway requests the usage of a stream. */
-  readonly takesStreamOptions: boolean;
-  readonly renamed: Readonly<Record<string, string>>;
-  /** Members of messages that the provider answers with an error, by role. They are left out. */
-  readonly leftOutOfMessages: Readonly<Record<string, readonly string[]>>;
-  /** The provider's name for the reasoning of an earlier answer. It accepts reasoning only under this name. */
-  readonly reasoningMember?: "reasoning" | "reasoning_content";
-  /** Fields that are sent with a prompt that contains files. */
-  readonly withFiles?: Readonly<Record<string, unknown>>;
-  /** True if embeddings are available in base64, which has a third of the bytes of decimal numbers. */
-  readonly embedsBase64: boolean;
-  /** True if the provider knows the role `developer`. Else it is sent under its older name `system`. */
-  readonly hasDeveloperRole: boolean;
-}
+export type { OpenAiVariant };
 
 const PLAIN: OpenAiVariant = {
   keyHeader: "authorization",
@@ -37,114 +15,9 @@ const PLAIN: OpenAiVariant = {
   hasDeveloperRole: true,
 };
 
-/** Members of answers that some providers reject in requests. */
-const ANSWERS_ONLY = ["refusal", "annotations", "audio", "reasoning_details"];
-const REASONING = ["reasoning", "reasoning_content"];
-
-/** The o-series, gpt-5 and later reject `max_tokens`. Older models accept it at all providers. */
-const NEWER_OPENAI_MODEL = /^(?:[^/]+\/)?(?:ft:)?(?:o\d|codex|gpt-(?:[5-9]|[1-9]\d))/;
-
-const OPENAI: OpenAiVariant = {
-  ...PLAIN,
-  takesCompletionLimit: (model) => NEWER_OPENAI_MODEL.test(model),
-  reasoning: "effort",
-  embedsBase64: true,
-  // OpenAI's answers contain none of these members, so they come from another provider. It would answer "Unknown
-  // parameter".
-  leftOutOfMessages: { assistant: [...REASONING, "reasoning_details"] },
-};
-
-const VARIANTS: ReadonlyMap<string, OpenAiVariant> = new Map<string, OpenAiVariant>([
-  ["openai", OPENAI],
-  ["azure", { ...OPENAI, keyHeader: "api-key" }],
-  [
-    "mistral",
-    {
-      ...PLAIN,
-      reasoning: "none",
-      // Mistral rejects every unknown field (422 extra_forbidden), `stream_options` included. Its streams always have
-      // the usage in the last chunk.
-      takesStreamOptions: false,
-      renamed: { seed: "random_seed" },
-      leftOutOfMessages: {
-        system: ["name"],
-        developer: ["name"],
-        user: ["name"],
-        assistant: ["name", ...REASONING, ...ANSWERS_ONLY],
-      },
-      hasDeveloperRole: false,
-    },
-  ],
-  [
-    "groq",
-    {
-      ...PLAIN,
-      reasoning: "effort",
-      // Groq answers "property 'annotations' is unsupported".
-      leftOutOfMessages: { assistant: ANSWERS_ONLY },
-      reasoningMember: "reasoning",
-    },
-  ],
-  // Cerebras answers "property 'reasoning' is unsupported", and the same for every unknown property.
-  [
-    "cerebras",
-    {
-      ...PLAIN,
-      reasoning: "effort",
-      leftOutOfMessages: { assistant: ANSWERS_ONLY },
-      reasoningMember: "reasoning",
-    },
-  ],
-  // If they reason, DeepSeek and Moonshot reject tool calls that are sent back without their reasoning.
-  [
-    "deepseek",
-    {
-      ...PLAIN,
-      reasoning: "effort",
-      reasoningMember: "reasoning_content",
-      hasDeveloperRole: false,
-    },
-  ],
-  ["moonshot", { ...PLAIN, reasoning: "none", reasoningMember: "reasoning_content" }],
-  // OpenRouter by default reads PDFs with OCR at a price per page if the model does not read them itself. Only the
-  // model's own reading is covered by the price of its tokens.
-  [
-    "openrouter",
-    { ...PLAIN, withFiles: { plugins: [{ id: "file-parser", pdf: { engine: "native" } }] } },
-  ],
-  ["xai", { ...PLAIN, reasoning: "effort" }],
-  // Fireworks answers "Extra inputs are not permitted, field: 'messages[8].reasoning'".
-  [
-    "fireworks",
-    {
-      ...PLAIN,
-      reasoning: "effort",
-      leftOutOfMessages: { assistant: ANSWERS_ONLY },
-      reasoningMember: "reasoning_content",
-    },
-  ],
-  [
-    "zai",
-    {
-      ...PLAIN,
-      reasoning: "none",
-      reasoningMember: "reasoning_content",
-      hasDeveloperRole: false,
-    },
-  ],
-  // Vertex AI's variant of OpenAI's API. Google rejects unknown members.
-  [
-    "vertex",
-    {
-      ...PLAIN,
-      reasoning: "effort",
-      leftOutOfMessages: { assistant: [...REASONING, ...ANSWERS_ONLY] },
-      hasDeveloperRole: false,
-    },
-  ],
-  ["perplexity", { ...PLAIN, reasoning: "effort" }],
-  ["sambanova", { ...PLAIN, reasoning: "effort" }],
-]);
+const VARIANTS: ReadonlyMap<string, OpenAiVariant> = new Map(
+  Object.entries(PROVIDER_TYPES).map(([type, { openAi }]) => [type, { ...PLAIN, ...openAi }]),
+);
 
 /**
  * Returns the header with the key for a provider with OpenAI's API. An access token is a bearer token at all of them.
