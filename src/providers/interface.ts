@@ -284,9 +284,6 @@ export interface ClientCompletion {
 /** A stream in the client's format, in pieces that can end anywhere. */
 export interface RawStream {
   readonly kind: "stream";
-  /** Cancelling it aborts the upstream call. */
-  readonly body: ReadableStream<Uint8Array>;
-  /** Returns a reader to use instead of the body. If possible, it does not create a stream. */
   reader(): PieceReader;
   /**
    * Returns a rewriter that converts the pieces to the gateway's answer on bytes, and reads the events while doing so.

@@ -98,7 +98,8 @@ async function answer(
   };
   if (call.stream) {
     const events = asEvents(head, choices, includeUsage ? usage : undefined, options);
-    return new OpenAiStream({ body: asEventStream(events, plan, clock, call.signal) }, clock);
+    const stream = asEventStream(events, plan, clock, call.signal);
+    return new OpenAiStream(stream.getReader(), clock);
   }
   const tokens = usage.completion_tokens;
   const breaks = plan.breaksAfterTokens < tokens;
@@ -123,7 +124,7 @@ function garbage(call: ChatCall, clock: Clock): ChatAnswer {
     return new OpenAiCompletion(parseCompletion(GARBAGE, context));
   }
   const { body } = new Response(`data: ${GARBAGE}\n\n`);
-  return new OpenAiStream({ body }, clock);
+  return new OpenAiStream(body!.getReader(), clock);
 }
 
 /**

@@ -19,7 +19,7 @@ function openStream(clock: VirtualClock) {
       state.isCancelled = true;
     },
   });
-  return { state, stream: new OpenAiStream({ body }, clock) };
+  return { state, stream: new OpenAiStream(body.getReader(), clock) };
 }
 
 describe("a connection that stays open after the end marker is closed after one second of the clock", () => {

@@ -32,7 +32,7 @@ const plain: StreamForm<AcceptedChat> = {
   async open(call, candidate, _admitted, output) {
     const answer = await candidate.provider.chat!(call);
     if (answer.kind !== "stream") throw new Error("the scripted provider streams");
-    return { reader: answer.body.getReader(), answer: new PlainAnswer(output, 0) };
+    return { reader: answer.reader(), answer: new PlainAnswer(output, 0) };
   },
   usage: ({ outputTokens }) => estimatedUsage(0, outputTokens),
   ending: () => "",

@@ -162,7 +162,7 @@ async function eventsOf(...pieces: string[]): Promise<ChatEvent[]> {
   });
   const failureOf = () =>
     new ProviderFailure("unavailable", "the provider said no", { status: 500 });
-  const reader = new OpenAiStream({ body }, systemClock, failureOf).events(options);
+  const reader = new OpenAiStream(body.getReader(), systemClock, failureOf).events(options);
   const events: ChatEvent[] = [];
   for (;;) {
     const { done, value } = await reader.read();

@@ -346,7 +346,7 @@ test("annotations and log probabilities of a raw stream reach the response", asy
   );
   const body = new Blob([...frames, "data: [DONE]\n\n"]).stream();
   const options = { id: "x", model: "m", hidesReasoning: false, nowSeconds: 1 };
-  const events = new OpenAiStream({ body }, systemClock).events(options);
+  const events = new OpenAiStream(body.getReader(), systemClock).events(options);
   const all: ChatEvent[] = [];
   for (let read = await events.read(); !read.done; read = await events.read()) {
     all.push(...read.value!);

@@ -110,7 +110,7 @@ export function scriptedStream(
       call.isAborted = true;
       controller!.error(new Error("aborted"));
     });
-    return new OpenAiStream({ body }, clock);
+    return new OpenAiStream(body.getReader(), clock);
   };
   const candidate: Candidate = {
     model: testModel,

@@ -245,7 +245,8 @@ export class HttpJsonProvider {
 
 /** Returns the bytes of a response as they arrive. Throws ProviderFailure if it has no body. */
 export function bytesOf(response: ProviderResponse): PieceReader {
-  const bytes = response.reader?.() ?? response.body?.getReader();
+  const bytes =
+    response.hasBody === false ? undefined : (response.reader?.() ?? response.body?.getReader());
   if (bytes === undefined) throw brokenAnswer("an empty body");
   return bytes;
 }

@@ -75,31 +75,21 @@ export const longCompletion = new AnswerRead(
   },
 );
 
-/** The bytes of a stream, as a stream or piece by piece. */
-interface StreamSource {
-  readonly body: ReadableStream<Uint8Array> | null;
-  reader?(): PieceReader;
-}
-
 /** A stream in OpenAI's format. */
 export class OpenAiStream implements RawStream {
   readonly kind = "stream";
-  readonly #source: StreamSource;
+  readonly #bytes: PieceReader;
   readonly #clock: Clock;
   readonly #failureReader: FailureReader | undefined;
 
-  constructor(source: StreamSource, clock: Clock, failureReader?: FailureReader) {
-    this.#source = source;
+  constructor(bytes: PieceReader, clock: Clock, failureReader?: FailureReader) {
+    this.#bytes = bytes;
     this.#clock = clock;
     this.#failureReader = failureReader;
   }
 
-  get body(): ReadableStream<Uint8Array> {
-    return this.#source.body!;
-  }
-
   reader(): PieceReader {
-    return this.#source.reader?.() ?? this.body.getReader();
+    return this.#bytes;
   }
 
   rewriter(options: AnswerOptions, output: ByteBuffer): StreamRewriter {
