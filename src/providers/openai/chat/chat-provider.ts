@@ -22,6 +22,7 @@ import { openAiRerank } from "../rerank.ts";
 import { ResponsesClient } from "../responses/responses-wire.ts";
 import { openAiSpeak } from "../speech.ts";
 import { openAiTranscribe } from "../transcription.ts";
+import type { FailureReader } from "./chunk-reader.ts";
 import {
   completionToStream,
   longCompletion,
@@ -30,7 +31,6 @@ import {
   parseCompletion,
 } from "./raw-answers.ts";
 import { openAiBody } from "./shape-body.ts";
-import type { FailureReader } from "./stream-rewriter.ts";
 
 export interface OpenAiDependencies {
   readonly clock: Clock;

@@ -17,9 +17,11 @@ import { AnswerRead } from "../../thread-work.ts";
 import { parsedAnswer } from "../../transport/bounded-body.ts";
 import { brokenAnswer } from "../../transport/call-failures.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
-import { RawStreamEvents } from "../../typed-answers.ts";
+import { TypedStreamReader } from "../../typed-stream-reader.ts";
 import { failureInside } from "../failure-mapping.ts";
 import { PRIVATE_MEMBERS } from "../openai-variants.ts";
+import { ChunkDecoder } from "./chunk-decoder.ts";
+import type { FailureReader } from "./chunk-reader.ts";
 import {
   createdTime,
   endsInFailure,
@@ -31,7 +33,7 @@ import {
   reportsError,
 } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
-import { type FailureReader, StreamRewriter } from "./stream-rewriter.ts";
+import { StreamRewriter } from "./stream-rewriter.ts";
 import { normaliseToolCalls } from "./tool-calls.ts";
 
 /** A whole answer in OpenAI's format. */
@@ -97,7 +99,9 @@ export class OpenAiStream implements RawStream {
   }
 
   events(options: AnswerOptions): PieceReader<readonly ChatEvent[]> {
-    return new RawStreamEvents(this, options, this.#clock);
+    const { id, hidesReasoning } = options;
+    const decoder = new ChunkDecoder(id, hidesReasoning, this.#failureReader);
+    return new TypedStreamReader(this.#bytes, decoder, this.#clock);
   }
 }
 
