@@ -4,7 +4,7 @@ import { ByteBuffer } from "../../src/lib/byte-buffer.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
 import { type ChatEvent, ProviderFailure } from "../../src/providers/interface.ts";
-import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
+import { OpenAiStream } from "../../src/providers/openai/chat/chat-answers.ts";
 import { messageEvents } from "../support/message-events.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
 

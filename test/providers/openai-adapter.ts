@@ -1,3 +1,4 @@
+import { ByteBuffer } from "../../src/lib/byte-buffer.ts";
 import { type Clock, systemClock } from "../../src/lib/clock.ts";
 import { type ChatRequestFields, ShortBody } from "../../src/providers/chat-body.ts";
 import {
@@ -10,6 +11,7 @@ import {
 } from "../../src/providers/interface.ts";
 import { createOpenAiProvider } from "../../src/providers/openai/chat/chat-provider.ts";
 import type { AnswerThread } from "../../src/providers/thread-work.ts";
+import { streamOf } from "../../src/providers/transport/call-failures.ts";
 import type {
   HttpClient,
   ProviderRequest,
@@ -83,8 +85,8 @@ export async function failureOf(answer: Promise<ChatAnswer>): Promise<ProviderFa
 
 /** The provider's bytes of a streamed answer. */
 export function bytesIn(answer: ChatAnswer): PieceReader {
-  if (answer.kind !== "stream") throw new Error("the answer is no stream");
-  return answer.reader();
+  const options = { id: "x", model: "m", hidesReasoning: false, nowSeconds: 0 };
+  return streamOf(answer).passThrough!(options, new ByteBuffer()).reader;
 }
 
 export async function allBytes(answer: ChatAnswer): Promise<Buffer> {

@@ -1,5 +1,5 @@
 import { afterAll, beforeEach, expect, test } from "bun:test";
-import { OpenAiCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
+import { OpenAiCompletion } from "../../src/providers/openai/chat/chat-answers.ts";
 import { MAX_COMPLETION_BYTES } from "../../src/providers/transport/bounded-body.ts";
 import { listRecordings, loadRecording } from "../upstream/recordings.ts";
 import { startUpstream } from "../upstream/server.ts";
@@ -230,7 +230,7 @@ test("a completion in pieces that cut characters is read whole", async () => {
     );
   });
   expect(await adapter(server.baseUrl).chat(callOf("m"))).toMatchObject({
-    kind: "completion",
+    kind: "whole",
     completion: { choices: [{ text: "Grüße, 世界 👋🏽" }] },
   });
 });

@@ -1,5 +1,4 @@
-import type { RawCompletion } from "../interface.ts";
-import type { MessagesCall, RawMessageStream } from "../messages-provider.ts";
+import type { MessagesCall, PassedMessage, PassedMessageStream } from "../messages-provider.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import type { ChatForm, HttpJsonProvider } from "../transport/http-json-provider.ts";
@@ -15,7 +14,7 @@ type Fields = Readonly<Record<string, unknown>>;
 export class MessagesPassThrough {
   readonly #wire: HttpJsonProvider;
   readonly #platform: MessagesPlatform;
-  readonly #form: ChatForm<RawCompletion | RawMessageStream>;
+  readonly #form: ChatForm<PassedMessage | PassedMessageStream>;
 
   constructor(wire: HttpJsonProvider, platform: MessagesPlatform) {
     this.#wire = wire;
@@ -24,7 +23,7 @@ export class MessagesPassThrough {
   }
 
   /** Sends the call and returns its answer. Rejects with ProviderFailure if there is none. */
-  answer(call: MessagesCall): Promise<RawCompletion | RawMessageStream> {
+  answer(call: MessagesCall): Promise<PassedMessage | PassedMessageStream> {
     const { versionInBody: version } = this.#platform;
     const model = version === undefined ? { model: call.model } : { anthropic_version: version };
     const set = call.stream ? { ...model, stream: true } : model;
@@ -71,19 +70,19 @@ export class MessagesPassThrough {
 }
 
 /** Returns the form of answers that are passed on unchanged. */
-export function passedForm(wire: HttpJsonProvider): ChatForm<RawCompletion | RawMessageStream> {
+export function passedForm(wire: HttpJsonProvider): ChatForm<PassedMessage | PassedMessageStream> {
+  const failureOf = (event: Fields) => failureOfErrorBody(event, wire.failureContext);
   return {
     async whole(text, call) {
       const completion = await wire.readText(text, passedMessage, wire.failureContext, call);
-      return { kind: "completion", read: () => completion };
+      return { kind: "whole", passThrough: () => completion };
     },
     stream: (bytes) => ({
-      kind: "message-stream",
-      reader: () => bytes,
-      rewriter: (options, output) =>
-        new MessageRewriter(options, output, (event) =>
-          failureOfErrorBody(event, wire.failureContext),
-        ),
+      kind: "stream",
+      passThrough: (options, output) => ({
+        reader: bytes,
+        answer: new MessageRewriter(options, output, failureOf),
+      }),
     }),
     // A proxy can answer a request for a stream with an error under a success status.
     wholeAsStream(text) {

@@ -13,9 +13,8 @@ import {
   type Provider,
   ProviderFailure,
   type ProviderSettings,
-  type RawCompletion,
 } from "../interface.ts";
-import type { MessagesCall, RawMessageStream } from "../messages-provider.ts";
+import type { MessagesCall, PassedMessage, PassedMessageStream } from "../messages-provider.ts";
 import type { AnswerThread } from "../thread-work.ts";
 import type { AbortNotice } from "../transport/call-abort.ts";
 import { type ChatForm, HttpJsonProvider } from "../transport/http-json-provider.ts";
@@ -86,7 +85,7 @@ export function createBedrockProvider(
 class Bedrock {
   readonly #baseUrl: string;
   readonly #wire: HttpJsonProvider;
-  readonly #passedForm: ChatForm<RawCompletion | RawMessageStream>;
+  readonly #passedForm: ChatForm<PassedMessage | PassedMessageStream>;
 
   constructor(baseUrl: string, wire: HttpJsonProvider) {
     this.#baseUrl = baseUrl;
@@ -102,7 +101,7 @@ class Bedrock {
   }
 
   /** Sends a request of Anthropic's clients to one of its models. */
-  passOn(call: MessagesCall): Promise<RawCompletion | RawMessageStream> {
+  passOn(call: MessagesCall): Promise<PassedMessage | PassedMessageStream> {
     const betas = call.betas.length > 0 ? { anthropic_beta: call.betas } : {};
     const set = { anthropic_version: ANTHROPIC_VERSION, ...betas };
     return this.#wire.chat(call, async (signal) => {

@@ -8,6 +8,7 @@ import type {
   ProviderFailure,
   ProviderSettings,
   TypedCompletion,
+  WholeChat,
 } from "../interface.ts";
 import {
   type AnswerRead,
@@ -194,23 +195,26 @@ export class HttpJsonProvider {
   }): ChatForm {
     return {
       ...(form.isStream !== undefined && { isStream: form.isStream }),
-      whole: (text, call) =>
-        typedAnswer(
-          this.#reading,
-          form.read,
-          text,
-          form.options(call),
-          call.abortNotice ?? call.signal,
-        ),
+      whole: (text, call) => this.typedAnswer(text, form.read, form.options(call), call),
       stream: (bytes, call) => this.events(bytes, form.decoder(call)),
       wholeAsStream: (text, call) =>
         readyStream(eventsOfCompletion(form.read.read(text, form.options(call)))),
     };
   }
 
+  /** Returns a whole chat answer. Throws ProviderFailure if it is short and invalid. */
+  typedAnswer<Options>(
+    text: AnswerText,
+    read: AnswerRead<Options, TypedCompletion>,
+    options: Options,
+    call: Call,
+  ): WholeChat {
+    return typedAnswer(this.#reading, read, text, options, call.abortNotice ?? call.signal);
+  }
+
   events(bytes: PieceReader, decoder: StreamDecoder): ChatAnswer {
     const reader = new TypedStreamReader(bytes, decoder, this.#options.clock);
-    return { kind: "events", reader: () => reader };
+    return { kind: "stream", events: () => reader };
   }
 
   /** Returns a reader for a stream of any kind of event. */

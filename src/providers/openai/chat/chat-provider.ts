@@ -1,6 +1,6 @@
 import type { Clock } from "../../../lib/clock.ts";
 import { chatFieldsOf } from "../../chat-fields.ts";
-import type { ChatProvider, Provider, ProviderSettings } from "../../interface.ts";
+import type { ChatProvider, Provider, ProviderSettings, ReadOptions } from "../../interface.ts";
 import type { AnswerThread } from "../../thread-work.ts";
 import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
 import { createHttpClient } from "../../transport/http-client.ts";
@@ -22,15 +22,11 @@ import { openAiRerank } from "../rerank.ts";
 import { ResponsesClient } from "../responses/responses-wire.ts";
 import { openAiSpeak } from "../speech.ts";
 import { openAiTranscribe } from "../transcription.ts";
+import { OpenAiCompletion, OpenAiStream } from "./chat-answers.ts";
 import type { FailureReader } from "./chunk-reader.ts";
-import {
-  completionToStream,
-  longCompletion,
-  OpenAiCompletion,
-  OpenAiStream,
-  parseCompletion,
-} from "./raw-answers.ts";
+import { completionToStream, longCompletion, parseCompletion } from "./raw-answers.ts";
 import { openAiBody } from "./shape-body.ts";
+import { wholeCompletion } from "./whole-answer.ts";
 
 export interface OpenAiDependencies {
   readonly clock: Clock;
@@ -88,12 +84,13 @@ function openAiForm(wire: HttpJsonProvider, clock: Clock): ChatForm {
   return {
     whole(text, call) {
       const { failureContext } = wire;
+      const { requestId } = call;
       if (typeof text === "string") {
-        return new OpenAiCompletion(parseCompletion(text, failureContext));
+        return new OpenAiCompletion(parseCompletion(text, failureContext), requestId);
       }
       return {
-        kind: "completion",
-        read: async (options) => {
+        ...wire.typedAnswer(text, wholeCompletion, { requestId, failureContext }, call),
+        async passThrough(options: ReadOptions) {
           try {
             return await wire.readText(text, longCompletion, { ...options, failureContext }, call);
           } catch (error) {

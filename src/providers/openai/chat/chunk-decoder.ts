@@ -1,9 +1,9 @@
 import { EventSplitter } from "../../../lib/event-splitter.ts";
 import { isFields } from "../../../lib/json.ts";
 import type { ChatEvent, FinishReason, ReasoningDetail } from "../../interface.ts";
-import { stopSequenceOf, textIn } from "../../typed-answers.ts";
 import type { StreamDecoder } from "../../typed-stream-reader.ts";
 import { ChunkReader, type FailureReader, MAX_EVENT_BYTES } from "./chunk-reader.ts";
+import { stopSequenceOf, textIn } from "./whole-answer.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
