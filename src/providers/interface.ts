@@ -67,17 +67,47 @@ export async function nextPiece<Piece>(reader: PieceReader<Piece>): Promise<Piec
   return read.done ? undefined : read.value;
 }
 
-/**
- * A provider's answer to a chat. If the provider's API is that of the client, the answer is raw, and the gateway reads
- * what it needs while relaying it. Other providers return it in typed form. A provider can choose the form for each
- * call.
- */
-export type ChatAnswer =
-  | TypedCompletion
-  | LongTypedCompletion
-  | TypedStream
-  | RawCompletion
-  | RawStream;
+/** A provider's answer to a chat: a stream if the call requested one, else whole. */
+export type ChatAnswer = WholeChat | ChatStream;
+
+/** A whole answer. One of its methods is called, once. */
+export interface WholeChat {
+  readonly kind: "whole";
+  /** True if the answer is too long for the event loop. A work thread then reads and renders it. */
+  readonly isLong: boolean;
+  /**
+   * Returns what the function builds from the answer. If the answer is long, a member `body` that is an object or a text
+   * arrives as its JSON or text in bytes. Fails with ProviderFailure if the answer is invalid, and with GatewayError 503
+   * if the thread is overloaded.
+   */
+  render<Options, Result>(
+    render: CompletionRender<Options, Result>,
+    options: Options,
+  ): Result | Promise<Result>;
+  /**
+   * Returns the answer in the client's form with all that the provider sent. Absent: the provider's API is not the
+   * client's. Fails like `render`.
+   */
+  passThrough?(options: ReadOptions): ClientCompletion | Promise<ClientCompletion>;
+}
+
+/** A streamed answer. One of its methods is called, once. */
+export interface ChatStream {
+  readonly kind: "stream";
+  /** Returns the answer in batches as they arrive. It is complete when the reader is done. */
+  events(options: Pick<AnswerOptions, "id" | "hidesReasoning">): PieceReader<readonly ChatEvent[]>;
+  /**
+   * Returns the provider's bytes, and the answer that writes them to the output in the client's form with all that the
+   * provider sent. Absent: the provider's API is not the client's.
+   */
+  passThrough?(options: AnswerOptions, output: ByteBuffer): PassedStream;
+}
+
+/** The bytes of a stream, and the answer that takes them. */
+export interface PassedStream<Answer = StreamedAnswer<Uint8Array>> {
+  readonly reader: PieceReader;
+  readonly answer: Answer;
+}
 
 export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
 
@@ -113,27 +143,15 @@ type ReasoningDetailForm =
     }
   | { readonly type: "reasoning.encrypted"; readonly data: string };
 
-/** A whole answer. */
+/** A whole answer in typed form. */
 export interface TypedCompletion {
-  readonly kind: "typed-completion";
   readonly choices: readonly TypedChoice[];
   /** Token usage. Undefined if the provider reported no usage or an impossible usage. */
   readonly usage: Usage | undefined;
+  /** Tokens of the answer, if its reader has counted them. Used if the usage is undefined. */
+  readonly estimatedTokens?: number;
   /** Unix seconds. Set if the provider reports when it created the answer. */
   readonly created?: number | undefined;
-}
-
-/** A whole answer that is too long for the event loop. */
-export interface LongTypedCompletion {
-  readonly kind: "long-typed-completion";
-  /**
-   * Reads the answer in a work thread and returns what the function builds from it there. Rejects with ProviderFailure
-   * if the answer is invalid, and with GatewayError 503 if the thread is overloaded.
-   */
-  render<Options, Result>(
-    render: CompletionRender<Options, Result>,
-    options: Options,
-  ): Promise<Result>;
 }
 
 export interface TypedChoice {
@@ -154,12 +172,6 @@ export interface TypedChoice {
   readonly finish: FinishReason;
   /** The stop sequence that ended the answer, if the provider reports it. */
   readonly stopSequence?: string | undefined;
-}
-
-/** An answer in typed events, in the batches in which they arrived. It is complete when the reader is done. */
-export interface TypedStream {
-  readonly kind: "events";
-  reader(): PieceReader<readonly ChatEvent[]>;
 }
 
 /**
@@ -257,13 +269,6 @@ export interface AnswerOptions {
   readonly nowSeconds: number;
 }
 
-/** A whole answer in the client's format. */
-export interface RawCompletion {
-  readonly kind: "completion";
-  /** Converts the answer to the client's form. Throws, or rejects with, ProviderFailure if it is invalid. */
-  read(options: ReadOptions): ClientCompletion | Promise<ClientCompletion>;
-}
-
 export interface ReadOptions extends Pick<AnswerOptions, "hidesReasoning" | "nowSeconds"> {
   readonly requestId: string;
 }
@@ -279,21 +284,6 @@ export interface ClientCompletion {
   readonly estimatedTokens: number;
   /** Image and audio tokens within `estimatedTokens`. */
   readonly estimatedMedia?: MediaTokens | undefined;
-}
-
-/** A stream in the client's format, in pieces that can end anywhere. */
-export interface RawStream {
-  readonly kind: "stream";
-  /** Cancelling it aborts the upstream call. */
-  readonly body: ReadableStream<Uint8Array>;
-  /** Returns a reader to use instead of the body. If possible, it does not create a stream. */
-  reader(): PieceReader;
-  /**
-   * Returns a rewriter that converts the pieces to the gateway's answer on bytes, and reads the events while doing so.
-   */
-  rewriter(options: AnswerOptions, output: ByteBuffer): StreamedAnswer<Uint8Array>;
-  /** Returns the answer as typed events, to use instead of the reader and the rewriter. */
-  events(options: AnswerOptions): PieceReader<readonly ChatEvent[]>;
 }
 
 /**

@@ -2,7 +2,7 @@ import type { ByteBuffer } from "../lib/byte-buffer.ts";
 import type { Usage } from "../lib/usage.ts";
 import type { ChatBody } from "./chat-body.ts";
 import type { FieldModel } from "./chat-fields.ts";
-import type { AnswerOptions, ModelCall, PieceReader, RawCompletion } from "./interface.ts";
+import type { AnswerOptions, ModelCall, PassedStream, WholeChat } from "./interface.ts";
 import { StreamedAnswer } from "./streamed-answer.ts";
 
 /**
@@ -13,7 +13,7 @@ export interface MessagesProvider {
   /** Limits of a platform other than Anthropic. Absent: all of the API, for each of its models. */
   readonly platform?: PlatformLimits;
   /** Sends a request and returns the answer. Rejects with ProviderFailure if there is none. */
-  answer(call: MessagesCall): Promise<RawCompletion | RawMessageStream>;
+  answer(call: MessagesCall): Promise<PassedMessage | PassedMessageStream>;
   /** Counts the tokens of a prompt, free of charge. Rejects with ProviderFailure. */
   countTokens?(call: MessagesCall): Promise<number>;
 }
@@ -36,11 +36,13 @@ export interface MessagesCall extends ModelCall {
   readonly betas: readonly string[];
 }
 
-/** A stream of the Messages API, in pieces that can end anywhere. */
-export interface RawMessageStream {
-  readonly kind: "message-stream";
-  reader(): PieceReader;
-  rewriter(options: AnswerOptions, output: ByteBuffer): MessageStream<Uint8Array>;
+/** A whole message. */
+export type PassedMessage = Required<Pick<WholeChat, "kind" | "passThrough">>;
+
+/** A stream of the Messages API. */
+export interface PassedMessageStream {
+  readonly kind: "stream";
+  passThrough(options: AnswerOptions, output: ByteBuffer): PassedStream<MessageStream<Uint8Array>>;
 }
 
 /** A streamed answer that outputs events of the Messages API. The last events follow the charge. */

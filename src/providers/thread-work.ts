@@ -1,5 +1,6 @@
+import { isFields } from "../lib/json.ts";
 import { decodeShared, type SharedBytes } from "../lib/shared-bytes.ts";
-import { type ChatAnswer, ProviderFailure, type TypedCompletion } from "./interface.ts";
+import { ProviderFailure, type TypedCompletion, type WholeChat } from "./interface.ts";
 import type { AbortNotice } from "./transport/call-abort.ts";
 import { failureOfThrown } from "./transport/call-failures.ts";
 
@@ -41,6 +42,12 @@ export function resultOf<Result>(outcome: ThreadOutcome): Result {
     ...(status !== undefined && { status }),
     ...(retryAfterMs !== undefined && { retryAfterMs }),
   });
+}
+
+/** Writes an object in the member `body` as JSON. */
+function withJson(result: unknown): unknown {
+  const { body } = result as { body?: unknown };
+  return isFields(body) ? { ...(result as object), body: JSON.stringify(body) } : result;
 }
 
 /** Encodes a text in the thread, so that its bytes can be transferred without a copy. */
@@ -136,9 +143,18 @@ export function readAnswerText<Options, Result>(
   return thread.call<ThreadOutcome>(owner, call, signal).then(resultOf<Result>);
 }
 
+/** Returns an answer that has been read. */
+export function readyAnswer(completion: TypedCompletion): WholeChat {
+  return {
+    kind: "whole",
+    isLong: false,
+    render: ({ render }, options) => render(completion, options),
+  };
+}
+
 /**
- * Reads a whole chat answer in typed form. A short one is read directly, which throws ProviderFailure if it is invalid.
- * A long one is read when it is rendered.
+ * Returns a whole chat answer. A short one is read directly, which throws ProviderFailure if it is invalid. A long one
+ * is read when it is rendered.
  */
 export function typedAnswer<Options>(
   { thread, owner }: AnswerReading,
@@ -146,11 +162,15 @@ export function typedAnswer<Options>(
   text: AnswerText,
   options: Options,
   signal: AbortNotice,
-): ChatAnswer {
-  if (typeof text === "string") return read(text, options);
+): WholeChat {
+  if (typeof text === "string") return readyAnswer(read(text, options));
   return {
-    kind: "long-typed-completion",
-    async render(next, nextOptions) {
+    kind: "whole",
+    isLong: true,
+    async render<NextOptions, Result>(
+      next: CompletionRender<NextOptions, Result>,
+      nextOptions: NextOptions,
+    ): Promise<Result> {
       if (thread === undefined) {
         return next.render(read(decodeShared(text, "lossy"), options), nextOptions);
       }
@@ -178,5 +198,7 @@ export async function doReadAnswer(call: ReadAnswerCall): Promise<ThreadOutcome>
   if (next === undefined) return threadOutcome(() => read(text(), options));
   type Render = CompletionRender<unknown, unknown>;
   const { render } = await exportOf<Render>(next.module, CompletionRender);
-  return threadOutcome(() => render(read(text(), options) as TypedCompletion, next.options));
+  return threadOutcome(() =>
+    withJson(render(read(text(), options) as TypedCompletion, next.options)),
+  );
 }

@@ -1,8 +1,8 @@
-import type { ChatEvent, PieceReader, TypedCompletion, TypedStream } from "./interface.ts";
+import type { ChatEvent, ChatStream, PieceReader, TypedCompletion } from "./interface.ts";
 
 /** Returns a stream of existing events. */
-export function readyStream(events: readonly ChatEvent[]): TypedStream {
-  return { kind: "events", reader: () => new ReadyEvents(events) };
+export function readyStream(events: readonly ChatEvent[]): ChatStream {
+  return { kind: "stream", events: () => new ReadyEvents(events) };
 }
 
 class ReadyEvents implements PieceReader<readonly ChatEvent[]> {

@@ -7,11 +7,8 @@ import {
   type ChatProvider,
   ProviderFailure,
 } from "../providers/interface.ts";
-import {
-  OpenAiCompletion,
-  OpenAiStream,
-  parseCompletion,
-} from "../providers/openai/chat/raw-answers.ts";
+import { OpenAiCompletion, OpenAiStream } from "../providers/openai/chat/chat-answers.ts";
+import { parseCompletion } from "../providers/openai/chat/raw-answers.ts";
 import { asCompletion, asEvents, type PlannedEvent } from "./answer-shape.ts";
 import { type AnswerPlan, sandboxModel, unknownModel } from "./drills.ts";
 import { sandboxEmbed } from "./embeddings.ts";
@@ -98,14 +95,15 @@ async function answer(
   };
   if (call.stream) {
     const events = asEvents(head, choices, includeUsage ? usage : undefined, options);
-    return new OpenAiStream({ body: asEventStream(events, plan, clock, call.signal) }, clock);
+    const stream = asEventStream(events, plan, clock, call.signal);
+    return new OpenAiStream(stream.getReader(), clock);
   }
   const tokens = usage.completion_tokens;
   const breaks = plan.breaksAfterTokens < tokens;
   const waitMs = breaks ? plan.silenceMs : delayMs(plan, tokens);
   if (waitMs > 0) await waitOn(clock, waitMs, call.signal);
   if (breaks) throw broken(plan, "the answer was cut off");
-  return new OpenAiCompletion(asCompletion(head, choices, usage, options));
+  return new OpenAiCompletion(asCompletion(head, choices, usage, options), call.requestId);
 }
 
 /** Returns the time until the answer has that number of tokens, in milliseconds. */
@@ -120,10 +118,10 @@ function broken({ silenceMs }: AnswerPlan, what: string): ProviderFailure {
 function garbage(call: ChatCall, clock: Clock): ChatAnswer {
   if (!call.stream) {
     const context = { nowMs: clock.nowMs(), apiKey: undefined };
-    return new OpenAiCompletion(parseCompletion(GARBAGE, context));
+    return new OpenAiCompletion(parseCompletion(GARBAGE, context), call.requestId);
   }
   const { body } = new Response(`data: ${GARBAGE}\n\n`);
-  return new OpenAiStream({ body }, clock);
+  return new OpenAiStream(body!.getReader(), clock);
 }
 
 /**

@@ -2,7 +2,7 @@ import { describe, expect, test } from "bun:test";
 import { StreamRelay } from "../../src/inference/call/stream/relay.ts";
 import { ByteBuffer } from "../../src/lib/byte-buffer.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
-import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
+import { OpenAiStream } from "../../src/providers/openai/chat/chat-answers.ts";
 
 const OPTIONS = { id: "x", model: "m", hidesReasoning: false, nowSeconds: 1 };
 const CHOICE = { index: 0, delta: { content: "a" }, finish_reason: "stop" };
@@ -19,7 +19,7 @@ function openStream(clock: VirtualClock) {
       state.isCancelled = true;
     },
   });
-  return { state, stream: new OpenAiStream({ body }, clock) };
+  return { state, stream: new OpenAiStream(body.getReader(), clock) };
 }
 
 describe("a connection that stays open after the end marker is closed after one second of the clock", () => {
@@ -29,7 +29,7 @@ describe("a connection that stays open after the end marker is closed after one 
     const pending = new ByteBuffer();
     const ended = Promise.withResolvers<void>();
     const relay = new StreamRelay(
-      { reader: stream.reader(), answer: stream.rewriter(OPTIONS, pending), pending },
+      { ...stream.passThrough(OPTIONS, pending), pending },
       {
         checkpoints: { admit: () => undefined } as never,
         output: { deliver: () => undefined } as never,

@@ -3,6 +3,7 @@ import type { StreamForm } from "../../src/inference/call/endpoint.ts";
 import type { AcceptedChat } from "../../src/inference/endpoints/chat-completions/endpoint.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
 import { StreamedAnswer } from "../../src/providers/streamed-answer.ts";
+import { streamOf } from "../../src/providers/transport/call-failures.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
 import { openSingleNodeMoney } from "../contracts/single-node-money.ts";
 import { readAll, readUntil } from "../ledger/read-bytes.ts";
@@ -31,8 +32,9 @@ const plain: StreamForm<AcceptedChat> = {
   choices: () => 1,
   async open(call, candidate, _admitted, output) {
     const answer = await candidate.provider.chat!(call);
-    if (answer.kind !== "stream") throw new Error("the scripted provider streams");
-    return { reader: answer.body.getReader(), answer: new PlainAnswer(output, 0) };
+    const options = { id: "x", model: "m", hidesReasoning: false, nowSeconds: 0 };
+    const { reader } = streamOf(answer).passThrough!(options, output);
+    return { reader, answer: new PlainAnswer(output, 0) };
   },
   usage: ({ outputTokens }) => estimatedUsage(0, outputTokens),
   ending: () => "",

@@ -4,7 +4,7 @@ import { ByteBuffer } from "../../src/lib/byte-buffer.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
 import { type ChatEvent, ProviderFailure } from "../../src/providers/interface.ts";
-import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
+import { OpenAiStream } from "../../src/providers/openai/chat/chat-answers.ts";
 import { messageEvents } from "../support/message-events.ts";
 import { startStopwatch } from "../support/stopwatch.ts";
 
@@ -162,7 +162,7 @@ async function eventsOf(...pieces: string[]): Promise<ChatEvent[]> {
   });
   const failureOf = () =>
     new ProviderFailure("unavailable", "the provider said no", { status: 500 });
-  const reader = new OpenAiStream({ body }, systemClock, failureOf).events(options);
+  const reader = new OpenAiStream(body.getReader(), systemClock, failureOf).events(options);
   const events: ChatEvent[] = [];
   for (;;) {
     const { done, value } = await reader.read();

@@ -2,13 +2,13 @@ import { describe, expect, test } from "bun:test";
 import { detailsIn } from "../../src/inference/endpoints/responses/reasoning-content.ts";
 import { echoOf } from "../../src/inference/endpoints/responses/response-json.ts";
 import { ResponseRenderer } from "../../src/inference/endpoints/responses/response-renderer.ts";
-import { outputOf } from "../../src/inference/endpoints/responses/whole-response.ts";
+import { outputRender } from "../../src/inference/endpoints/responses/whole-response.ts";
 import { ByteBuffer } from "../../src/lib/byte-buffer.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
 import type { ChatEvent, ReasoningDetail } from "../../src/providers/interface.ts";
-import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
+import { OpenAiStream } from "../../src/providers/openai/chat/chat-answers.ts";
 import { responseEvents } from "../support/open-responses.ts";
 
 type Fields = Record<string, unknown>;
@@ -316,7 +316,8 @@ describe("typed events as those of the Responses API", () => {
       customTools: new Set<string>(),
       namespaced: new Map(),
     };
-    const { body } = outputOf({ ...said, toolCalls }, USAGE, options);
+    const completion = { choices: [{ ...said, toolCalls }], usage: USAGE };
+    const { body } = outputRender.render(completion, options);
     const events = rendered(
       [
         reasoning("Hm."),
@@ -346,7 +347,7 @@ test("annotations and log probabilities of a raw stream reach the response", asy
   );
   const body = new Blob([...frames, "data: [DONE]\n\n"]).stream();
   const options = { id: "x", model: "m", hidesReasoning: false, nowSeconds: 1 };
-  const events = new OpenAiStream({ body }, systemClock).events(options);
+  const events = new OpenAiStream(body.getReader(), systemClock).events(options);
   const all: ChatEvent[] = [];
   for (let read = await events.read(); !read.done; read = await events.read()) {
     all.push(...read.value!);

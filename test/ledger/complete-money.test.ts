@@ -12,7 +12,7 @@ import {
 import { DeadlineQueue } from "../../src/lib/deadlines.ts";
 import type { RequestLog } from "../../src/lib/request-log.ts";
 import type { Provider } from "../../src/providers/interface.ts";
-import { OpenAiCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
+import { OpenAiCompletion } from "../../src/providers/openai/chat/chat-answers.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
 import { openSingleNodeMoney } from "../contracts/single-node-money.ts";
 import { noLimits } from "../support/no-limits.ts";
@@ -128,7 +128,7 @@ async function ask(
   return { payer, hold, log, outcome, calls, cutShort };
 }
 
-const answering = async () => new OpenAiCompletion(structuredClone(answer));
+const answering = async () => new OpenAiCompletion(structuredClone(answer), "req_1");
 
 async function billsOf({ payer }: Asked): Promise<[string, bigint, number | null][]> {
   const rows = await owned.sql`

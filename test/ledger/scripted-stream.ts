@@ -15,7 +15,7 @@ import type { CatalogueModel } from "../../src/lib/catalogue-model.ts";
 import { DeadlineQueue } from "../../src/lib/deadlines.ts";
 import type { RequestLifetime, RequestLog } from "../../src/lib/request-log.ts";
 import type { Provider } from "../../src/providers/interface.ts";
-import { OpenAiStream } from "../../src/providers/openai/chat/raw-answers.ts";
+import { OpenAiStream } from "../../src/providers/openai/chat/chat-answers.ts";
 import type { OwnedMoney } from "../contracts/money/owned-money.ts";
 import { noLimits } from "../support/no-limits.ts";
 import { noTools } from "../support/no-tools.ts";
@@ -110,7 +110,7 @@ export function scriptedStream(
       call.isAborted = true;
       controller!.error(new Error("aborted"));
     });
-    return new OpenAiStream({ body }, clock);
+    return new OpenAiStream(body.getReader(), clock);
   };
   const candidate: Candidate = {
     model: testModel,

@@ -152,7 +152,7 @@ describe("credentials", () => {
       if (shown === "Bearer ya29.token-2") return Response.json(ANSWER);
       return Response.json({ error: { message: `bad ${shown}` } }, { status: 401 });
     };
-    expect((await provider({ apiKey: application() }).chat!(callOf("a"))).kind).toBe("completion");
+    expect((await provider({ apiKey: application() }).chat!(callOf("a"))).kind).toBe("whole");
     azure.answer = ({ headers }) => {
       const message = `bad ${headers.get("authorization")}`;
       return Response.json({ error: { message } }, { status: 400 });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { EventReader } from "../../src/providers/anthropic/event-reader.ts";
+import { MessagesDecoder } from "../../src/providers/anthropic/event-decoder.ts";
 import { ClaudeStream } from "../../src/providers/bedrock/claude-stream.ts";
 import { converseAnswer } from "../../src/providers/bedrock/converse-answer.ts";
 import { ConverseDecoder } from "../../src/providers/bedrock/converse-event-decoder.ts";
@@ -304,10 +304,9 @@ describe("usage", () => {
 });
 
 describe("a stream of one of Anthropic's models", () => {
-  const failureOf = () => new ProviderFailure("unavailable", "reported");
   const claude = (...all: Uint8Array[]) => {
     const bytes = new ClaudeStream(pieces(...all), () => CONTEXT);
-    return new EventReader(bytes, { answersByTool: false, clock, failureOf });
+    return new TypedStreamReader(bytes, new MessagesDecoder(false, () => CONTEXT), clock);
   };
   const text = (one: string) =>
     chunk({ type: "content_block_delta", index: 0, delta: { type: "text_delta", text: one } });

@@ -2,6 +2,7 @@ import { afterAll, expect, test } from "bun:test";
 import { FairWorkThread } from "../../src/lib/work-thread.ts";
 import { type ClientCompletion, ProviderFailure } from "../../src/providers/interface.ts";
 import { MAX_QUICK_ANSWER_BYTES } from "../../src/providers/transport/bounded-body.ts";
+import { passedOf } from "../support/chat-answers.ts";
 import { measureLoopHold } from "../support/loop-hold.ts";
 import { adapter, callOf, serve } from "./openai-adapter.ts";
 
@@ -25,8 +26,7 @@ async function read(
   hidesReasoning = false,
 ): Promise<ClientCompletion> {
   const answer = await adapter(baseUrl, { workThread }).chat(callOf(model));
-  if (answer.kind !== "completion") throw new Error("the answer is no completion");
-  return answer.read({ ...OPTIONS, hidesReasoning });
+  return passedOf(answer, { ...OPTIONS, hidesReasoning });
 }
 
 /** Without the members that the caller sets. */
@@ -134,9 +134,8 @@ test("a long answer is given up when its call is aborted", async () => {
   // The thread is busy with the first, so that the second waits.
   const first = await adapter(server.baseUrl, { workThread }).chat(callOf("m"));
   const second = await adapter(server.baseUrl, { workThread }).chat(call);
-  if (first.kind !== "completion" || second.kind !== "completion") throw new Error("no completion");
-  const running = failureOf(Promise.resolve(first.read(OPTIONS)));
-  const waiting = failureOf(Promise.resolve(second.read(OPTIONS)));
+  const running = failureOf(passedOf(first, OPTIONS));
+  const waiting = failureOf(passedOf(second, OPTIONS));
   abort.abort();
   expect((await waiting).kind).toBe("aborted");
   expect((await running).kind).toBe("unavailable");

@@ -13,9 +13,11 @@ import {
 } from "../../src/providers/interface.ts";
 import { createOllamaProvider } from "../../src/providers/ollama/ollama-provider.ts";
 import { MAX_QUICK_ANSWER_BYTES } from "../../src/providers/transport/bounded-body.ts";
+import { wholeOf } from "../../src/providers/transport/call-failures.ts";
 import type { HttpClient } from "../../src/providers/transport/provider-response.ts";
 import { said, start } from "../support/anthropic-events.ts";
 import { framed } from "../support/anthropic-recordings.ts";
+import { eventsIn } from "../support/chat-answers.ts";
 import { callOf } from "./openai-adapter.ts";
 
 /** Answers of the wires that are not OpenAI's that a work thread reads, because they are long. */
@@ -127,10 +129,8 @@ const OPTIONS = { requestId: "req_0123456789abcdef", nowSeconds: 1_000 };
 async function completion(provider: Provider, text: string, hidesReasoning = false) {
   answer = text;
   const body = { messages: [{ role: "user", content: "hello" }], max_tokens: 99 };
-  const said = await provider.chat!(callOf("claude-or-gemini", { body }));
-  expect(said.kind).toBe(
-    text.length > MAX_QUICK_ANSWER_BYTES ? "long-typed-completion" : "typed-completion",
-  );
+  const said = wholeOf(await provider.chat!(callOf("claude-or-gemini", { body })));
+  expect(said.isLong).toBe(text.length > MAX_QUICK_ANSWER_BYTES);
   return readAnswer(said, { ...OPTIONS, hidesReasoning });
 }
 
@@ -222,15 +222,7 @@ test.each([
 );
 
 async function eventsOf(answered: Promise<ChatAnswer>): Promise<ChatEvent[]> {
-  const streamed = await answered;
-  if (streamed.kind !== "events") throw new Error("no stream");
-  const reader = streamed.reader();
-  const events: ChatEvent[] = [];
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return events;
-    events.push(...value!);
-  }
+  return eventsIn(await answered);
 }
 
 test("embeddings over Google's wire are the same, long or short", async () => {

@@ -1,5 +1,6 @@
 import { afterAll, beforeEach, expect, test } from "bun:test";
 import { ShortBody } from "../../src/providers/chat-body.ts";
+import { typedOf } from "../support/chat-answers.ts";
 import { startUpstream } from "../upstream/server.ts";
 import {
   batchesAt,
@@ -49,8 +50,7 @@ test("a batch has the requests that live calls send, and its results are decoded
   const { results, failure } = await resultsOf(batches, ofResults(id, 3));
   expect(failure).toBeUndefined();
   expect(results.map((result) => result.id)).toEqual(["2", "1", "0"]);
-  const answer = await chatAnswer(batches, results[1]!, MODEL);
-  if (answer.kind !== "typed-completion") throw new Error("the answer is no completion");
+  const answer = await typedOf(await chatAnswer(batches, results[1]!, MODEL));
   expect(answer.choices[0]!.text).toBe("Echo: two");
   const { usageReported } = upstream.served.find(({ requestBody }) =>
     JSON.stringify(requestBody).includes("two"),
@@ -80,8 +80,9 @@ test("an answer by a tool is read with what its request has asked for", async ()
     usage: { input_tokens: 1, output_tokens: 1 },
   };
   const answer = { status: 200, body: new TextEncoder().encode(JSON.stringify(message)) };
-  const read = await batches.answering(answer).chat!({ ...call, stream: false, body });
-  if (read.kind !== "typed-completion") throw new Error("the answer is no completion");
+  const read = await typedOf(
+    await batches.answering(answer).chat!({ ...call, stream: false, body }),
+  );
   expect(read.choices[0]).toMatchObject({ text: '{"a":"b"}', toolCalls: [] });
 });
 

@@ -1,4 +1,5 @@
 import { afterAll, beforeEach, expect, test } from "bun:test";
+import { passedOf } from "../support/chat-answers.ts";
 import { startUpstream } from "../upstream/server.ts";
 import {
   batchesAt,
@@ -45,9 +46,8 @@ test("a job has the requests that live calls send, and its results are decoded a
   const { results, failure } = await resultsOf(batches, ofResults(id, 3));
   expect(failure).toBeUndefined();
   const answer = await chatAnswer(batches, results[1]!, MODEL);
-  if (answer.kind !== "completion") throw new Error("the answer is no completion");
   const read = { requestId: "req_1", hidesReasoning: false, nowSeconds: 1_000 };
-  const { body, usage } = await answer.read(read);
+  const { body, usage } = await passedOf(answer, read);
   expect(body).toMatchObject({ choices: [{ message: { content: "Echo: two" } }] });
   expect(usage?.promptTokens).toBeGreaterThan(0);
   await batches.remove(id, never);

@@ -5,6 +5,7 @@ import { type ChatEvent, ProviderFailure } from "../../src/providers/interface.t
 import { createOllamaProvider } from "../../src/providers/ollama/ollama-provider.ts";
 import { createHttpClient } from "../../src/providers/transport/http-client.ts";
 import { inPieces } from "../support/anthropic-upstream.ts";
+import { eventsIn, typedOf } from "../support/chat-answers.ts";
 import { callOf } from "./openai-adapter.ts";
 
 /** Ollama's own wire, between its adapter and a server that answers in its name. There is no recording of it. */
@@ -86,21 +87,13 @@ async function sent(fields: Fields): Promise<Fields> {
 
 async function completion(fields: Fields = {}) {
   const said = await provider.chat!(callOf("m", { body: { messages: MESSAGES, ...fields } }));
-  if (said.kind !== "typed-completion") throw new Error(said.kind);
-  return said;
+  return typedOf(said);
 }
 
 async function events(text: string, length = 7): Promise<ChatEvent[]> {
   answer = () => streamed(text, length);
   const said = await provider.chat!(callOf("m", { stream: true, body: { messages: MESSAGES } }));
-  if (said.kind !== "events") throw new Error(said.kind);
-  const reader = said.reader();
-  const read: ChatEvent[] = [];
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return read;
-    read.push(...value!);
-  }
+  return eventsIn(said);
 }
 
 const failure = (made: Promise<unknown>) =>
@@ -402,7 +395,7 @@ describe("a stream", () => {
 
   test("may come as a whole answer, and as nothing that is one", async () => {
     const ask = () => provider.chat!(callOf("m", { stream: true, body: { messages: MESSAGES } }));
-    expect((await ask()).kind).toBe("events");
+    expect((await ask()).kind).toBe("stream");
     answer = () => Response.json({ error: "no" });
     expect(await failure(ask())).toMatchObject({ kind: "unavailable" });
     answer = () => new Response("<html>", { headers: { "content-type": "text/html" } });

@@ -1,13 +1,17 @@
+import { ByteBuffer } from "../../src/lib/byte-buffer.ts";
 import { type Clock, systemClock } from "../../src/lib/clock.ts";
 import { type ChatRequestFields, ShortBody } from "../../src/providers/chat-body.ts";
 import {
   type ChatAnswer,
   type ChatCall,
   type ChatProvider,
+  nextPiece,
+  type PieceReader,
   ProviderFailure,
 } from "../../src/providers/interface.ts";
 import { createOpenAiProvider } from "../../src/providers/openai/chat/chat-provider.ts";
 import type { AnswerThread } from "../../src/providers/thread-work.ts";
+import { streamOf } from "../../src/providers/transport/call-failures.ts";
 import type {
   HttpClient,
   ProviderRequest,
@@ -79,10 +83,25 @@ export async function failureOf(answer: Promise<ChatAnswer>): Promise<ProviderFa
   throw new Error("the call did not fail");
 }
 
+/** The provider's bytes of a streamed answer. */
+export function bytesIn(answer: ChatAnswer): PieceReader {
+  const options = { id: "x", model: "m", hidesReasoning: false, nowSeconds: 0 };
+  return streamOf(answer).passThrough!(options, new ByteBuffer()).reader;
+}
+
+export async function allBytes(answer: ChatAnswer): Promise<Buffer> {
+  const reader = bytesIn(answer);
+  const pieces: Uint8Array[] = [];
+  for (;;) {
+    const piece = await nextPiece(reader);
+    if (piece === undefined) return Buffer.concat(pieces);
+    pieces.push(piece);
+  }
+}
+
 /** All of a streamed answer as text. */
 export async function textOf(answer: ChatAnswer): Promise<string> {
-  if (answer.kind !== "stream") throw new Error("the answer is no stream");
-  return new Response(answer.body).text();
+  return (await allBytes(answer)).toString();
 }
 
 /** The parsed data of each event before `[DONE]`, which must be there. */

@@ -2,6 +2,7 @@ import { afterAll, beforeEach, describe, expect, test } from "bun:test";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { FairWorkThread } from "../../src/lib/work-thread.ts";
 import { pricesAtShare } from "../../src/providers/batches.ts";
+import { passedOf } from "../support/chat-answers.ts";
 import { until } from "../support/until.ts";
 import { startUpstream } from "../upstream/server.ts";
 import {
@@ -60,8 +61,7 @@ describe("a batch", () => {
     expect(failure).toBeUndefined();
     expect(results.map((result) => result.id).toSorted()).toEqual(["0", "1", "2", "3"]);
     const answer = await chatAnswer(batches, results.find((one) => one.id === "2")!, "gpt-4o");
-    if (answer.kind !== "completion") throw new Error("the answer is no completion");
-    const { body, usage } = await answer.read(READ_OPTIONS);
+    const { body, usage } = await passedOf(answer, READ_OPTIONS);
     expect(body).toMatchObject({ choices: [{ message: { content: "Echo: three" } }] });
     expect(usage).toMatchObject({ promptTokens: 20, cachedPromptTokens: 8, completionTokens: 7 });
     const served = upstream.servedOf("gpt-4o");
@@ -354,8 +354,7 @@ test("a long result is read in a work thread, as it came", async () => {
     const body = JSON.parse(new TextDecoder().decode(result.answer.body));
     expect(body.choices[0].message.content).toBe(content);
     const answer = await chatAnswer(threaded, result, MODEL);
-    if (answer.kind !== "completion") throw new Error("the answer is no completion");
-    expect((await answer.read(READ_OPTIONS)).usage?.completionTokens).toBeGreaterThan(100_000);
+    expect((await passedOf(answer, READ_OPTIONS)).usage?.completionTokens).toBeGreaterThan(100_000);
   } finally {
     await workThread.close();
   }

@@ -1,13 +1,8 @@
 import { describe, expect, test } from "bun:test";
 import { chatFieldsOf } from "../../src/providers/chat-fields.ts";
-import {
-  type ChatEvent,
-  nextPiece,
-  ProviderFailure,
-  type TypedCompletion,
-  type TypedStream,
-} from "../../src/providers/interface.ts";
+import { type ChatEvent, ProviderFailure } from "../../src/providers/interface.ts";
 import type { ProviderResponse } from "../../src/providers/transport/provider-response.ts";
+import { eventsIn, typedOf } from "../support/chat-answers.ts";
 import { responsesRecordings } from "../upstream/responses-recordings.ts";
 import { adapter, callOf } from "./openai-adapter.ts";
 
@@ -57,12 +52,7 @@ async function sent(body: Fields, model = MODEL): Promise<Asked> {
 
 async function eventsOf(text: string): Promise<ChatEvent[]> {
   const { call } = asking(text, MODEL, true);
-  const reader = ((await call({})) as TypedStream).reader();
-  const events: ChatEvent[] = [];
-  for (let piece = await nextPiece(reader); piece !== undefined; piece = await nextPiece(reader)) {
-    events.push(...piece);
-  }
-  return events;
+  return eventsIn(await call({}));
 }
 
 const framed = (events: readonly Fields[]): string =>
@@ -90,7 +80,7 @@ describe("which models", () => {
     const { asked, call } = asking(ANSWER, "gpt-5-pro", true);
     const answer = await call({});
     expect(asked[0]!.body.stream).toBeFalse();
-    expect(answer.kind).toBe("events");
+    expect(answer.kind).toBe("stream");
   });
 });
 
@@ -233,7 +223,7 @@ describe("the reasoning of recorded answers", () => {
 
   async function detailsOfWhole(text: string) {
     const { call } = asking(JSON.parse(text));
-    return ((await call({})) as TypedCompletion).choices[0]!.reasoningDetails;
+    return (await typedOf(await call({}))).choices[0]!.reasoningDetails;
   }
 });
 

@@ -1,6 +1,6 @@
 import { type Clock, VirtualClock } from "../../src/lib/clock.ts";
 import type { ChatAnswer } from "../../src/providers/interface.ts";
-import { OpenAiCompletion } from "../../src/providers/openai/chat/raw-answers.ts";
+import { OpenAiCompletion } from "../../src/providers/openai/chat/chat-answers.ts";
 import { createSandboxProvider } from "../../src/sandbox/chat-provider.ts";
 import { callOf, eventsOf, textOf } from "./openai-adapter.ts";
 

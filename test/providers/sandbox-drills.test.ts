@@ -9,7 +9,7 @@ import {
   STALL_MS,
   TOKENS_BEFORE_BREAK,
 } from "../../src/sandbox/drills.ts";
-import { failureOf, textOf } from "./openai-adapter.ts";
+import { bytesIn, failureOf, textOf } from "./openai-adapter.ts";
 import {
   assembled,
   complete,
@@ -60,8 +60,7 @@ async function streamOf(
   options: { clock?: VirtualClock; signal?: AbortSignal } = {},
 ) {
   const answer = await sandboxCall(COUNT, { model, stream: true, ...options });
-  if (answer.kind !== "stream") throw new Error("no stream");
-  const reader = answer.body.getReader();
+  const reader = bytesIn(answer);
   return {
     cancel: () => reader.cancel(),
     /** The next event; undefined at the end. */

@@ -69,7 +69,7 @@ const foreign = (step: "done" | { readonly event: string }, fields: object): Cha
 test("items of tools that the provider runs are looked through, whole and streamed", async () => {
   const item = { type: "mcp_call", output: "about nightfall" };
   const choice = { text: "Done.", toolCalls: [], pieces: [foreign("done", item)] };
-  const completion = { kind: "typed-completion", choices: [choice] } as never;
+  const completion = { choices: [choice] } as never;
   expect(screenCompletion(completion, BLOCKING).isBlocked).toBe(true);
 
   const batches = ["night", "fall"].map((delta) => [

@@ -9,6 +9,7 @@ import {
   type TypedCompletion,
 } from "../../src/providers/interface.ts";
 import type { ProviderFactory } from "../../src/providers/registry.ts";
+import { readyAnswer } from "../../src/providers/thread-work.ts";
 import { readErrorBody, readWhole } from "../../src/providers/transport/bounded-body.ts";
 import { failureOfThrown } from "../../src/providers/transport/call-failures.ts";
 import {
@@ -47,7 +48,7 @@ export const messagesWire: ProviderFactory = (settings, { httpClient, clock }) =
           { nowMs: clock.nowMs(), apiKey: settings.apiKey },
         );
       }
-      return call.stream ? streamOf(response) : await completionOf(response);
+      return call.stream ? streamOf(response) : readyAnswer(await completionOf(response));
     } catch (error) {
       throw failureOfThrown(error, signal);
     }
@@ -74,7 +75,6 @@ async function completionOf(response: ProviderResponse): Promise<TypedCompletion
   const thoughts = blocks.filter(({ signature }) => signature !== undefined);
   const calls = blocks.filter(({ type }) => type === "tool_use");
   return {
-    kind: "typed-completion",
     choices: [
       {
         text: joined("text"),
@@ -122,8 +122,8 @@ function usageOf(usage: Fields): Usage {
 
 function streamOf(response: ProviderResponse): ChatAnswer {
   return {
-    kind: "events",
-    reader: () => new EventReader(response.reader?.() ?? response.body!.getReader()),
+    kind: "stream",
+    events: () => new EventReader(response.reader?.() ?? response.body!.getReader()),
   };
 }
 

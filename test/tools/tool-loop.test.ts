@@ -47,7 +47,10 @@ function loopOf({ steps, run, prices = {}, covers = () => true, parts = {} }: Sc
   const asked: LoopStep[] = [];
   const done: string[] = [];
   const stepAt = (at: number): PieceReader<Events> =>
-    readyStream(steps[Math.min(at, steps.length - 1)]!).reader();
+    readyStream(steps[Math.min(at, steps.length - 1)]!).events({
+      id: "req_1",
+      hidesReasoning: false,
+    });
   const tool: GatewayTool = {
     name: "try",
     description: "Tries",
@@ -179,7 +182,10 @@ describe("a loop of tools", () => {
             statedLimit,
             async ask({ outputTokens }) {
               asked.push(outputTokens);
-              return readyStream(steps[asked.length]!).reader();
+              return readyStream(steps[asked.length]!).events({
+                id: "req_1",
+                hidesReasoning: false,
+              });
             },
             bound: () => ({ ...ONE_EACH, units: 8_000 }),
             promptTokens: () => 1,

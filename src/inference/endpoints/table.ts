@@ -47,12 +47,12 @@ export function modelEndpoints(
     ...imageRoutes(dependencies, images),
     speechRoute(dependencies),
     ...transcriptionRoutes(dependencies, workThread),
-    messagesRoute(dependencies, longBodies, workThread),
+    messagesRoute(dependencies, longBodies),
     countTokensRoute(dependencies, longBodies, workThread),
-    responsesRoute(dependencies, longBodies, workThread, responses.store, hosted, (...call) =>
+    responsesRoute(dependencies, longBodies, responses.store, hosted, (...call) =>
       answerBackground(responses, ...call),
     ),
-    compactRoute(dependencies, longBodies, workThread, responses.store, hosted),
+    compactRoute(dependencies, longBodies, responses.store, hosted),
     countInputRoute(dependencies, longBodies, workThread, responses.store, hosted),
     ...storedResponseRoutes(responses, workThread),
     ...conversationRoutes(responses.conversations, workThread),

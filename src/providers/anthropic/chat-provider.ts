@@ -1,19 +1,13 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { ChatAnswer, ChatCall, Provider, ProviderSettings } from "../interface.ts";
 import type { AnswerThread } from "../thread-work.ts";
-import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
-import { HttpJsonProvider } from "../transport/http-json-provider.ts";
+import { type ChatForm, HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
-import {
-  type HttpClient,
-  isEventStream,
-  isJson,
-  type ProviderResponse,
-} from "../transport/provider-response.ts";
+import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { anthropicFields } from "./chat-fields.ts";
-import { EventReader } from "./event-reader.ts";
-import { failureOfErrorBody, failureOfStatus } from "./failure-mapping.ts";
+import { MessagesDecoder } from "./event-decoder.ts";
+import { failureOfStatus } from "./failure-mapping.ts";
 import { MessagesPassThrough } from "./pass-through.ts";
 import { messagesBody } from "./request-body.ts";
 import { requestHeaders } from "./request-headers.ts";
@@ -40,11 +34,13 @@ export function createAnthropicProvider(
   dependencies: AnthropicDependencies,
 ): Provider {
   const { httpClient } = dependencies;
+  const headers = requestHeaders(settings);
   const url = endpointUrl(settings.baseUrl, "/messages");
-  const platform = { url: () => url, headers: requestHeaders(settings) };
+  const platform = { url: () => url, headers };
   const countUrl = endpointUrl(settings.baseUrl, "/messages/count_tokens");
-  const chat = new MessagesChat(settings, dependencies, platform);
-  const passThrough = new MessagesPassThrough(settings, dependencies, platform);
+  const wire = new HttpJsonProvider({ ...dependencies, settings, headers, failureOfStatus });
+  const chat = new MessagesChat(wire, platform);
+  const passThrough = new MessagesPassThrough(wire, platform);
   return {
     fields: anthropicFields(settings.type),
     needsOutputLimit: () => true,
@@ -55,89 +51,49 @@ export function createAnthropicProvider(
       countTokens: (call) => passThrough.countTokens(call, countUrl),
     },
     checkKey: () =>
-      checkKeyByModelList(
-        httpClient,
-        endpointUrl(settings.baseUrl, "/models"),
-        requestHeaders(settings),
-      ),
+      checkKeyByModelList(httpClient, endpointUrl(settings.baseUrl, "/models"), headers),
   };
 }
 
 /** Sends chats over the Messages API, to Anthropic or another platform. */
 export class MessagesChat {
-  readonly #settings: ProviderSettings;
-  readonly #dependencies: AnthropicDependencies;
   readonly #platform: MessagesPlatform;
-  readonly #plain: HttpJsonProvider;
-  /** Clients by the betas that their headers name. There are few distinct lists of betas. */
-  readonly #wires = new Map<string, HttpJsonProvider>();
+  readonly #wire: HttpJsonProvider;
+  /** Headers by the betas that they name. There are few distinct lists of betas. */
+  readonly #headers = new Map<string, MessagesPlatform["headers"]>();
 
-  /** @param settings failure messages must not quote its `apiKey` */
-  constructor(
-    settings: ProviderSettings,
-    dependencies: AnthropicDependencies,
-    platform: MessagesPlatform,
-  ) {
-    this.#settings = settings;
-    this.#dependencies = dependencies;
+  constructor(wire: HttpJsonProvider, platform: MessagesPlatform) {
+    this.#wire = wire;
     this.#platform = platform;
-    this.#plain = this.#wireWith(platform.headers);
   }
 
-  /**
-   * Sends the call and returns its answer. Rejects with ProviderFailure, or with GatewayError if the gateway
-   * cannot render the request.
-   */
-  async answer(call: ChatCall): Promise<ChatAnswer> {
-    const signal = call.abortNotice ?? call.signal;
+  answer(call: ChatCall): Promise<ChatAnswer> {
     const { model, modelId, stream } = call;
     const { versionInBody } = this.#platform;
-    try {
+    return this.#wire.chat(call, async (signal) => {
       const options = { model, modelId, stream, versionInBody };
       const { body, answersByTool, betas } = await call.body.render(messagesBody, options, signal);
-      const wire = betas.length === 0 ? this.#plain : this.#wireOf(betas);
-      const response = await wire.post(this.#platform.url(call), body, call);
-      const { failureContext } = wire;
-      const whole = { read: wholeMessage, options: { answersByTool, failureContext } };
-      if (!stream) return await wire.whole(response, whole, call);
-      const contentType = response.headers.get("content-type");
-      // Some servers answer a request for a stream with a whole message, or with an error under status 200.
-      if (isJson(contentType)) return await wire.wholeAsStream(response, whole);
-      return this.#streamOf(response, contentType, answersByTool);
-    } catch (error) {
-      throw failureOfThrown(error, signal);
-    }
-  }
-
-  #wireOf(betas: readonly string[]): HttpJsonProvider {
-    const names = betas.join(",");
-    const { headers } = this.#platform;
-    const wire = this.#wires.get(names) ?? this.#wireWith({ ...headers, "anthropic-beta": names });
-    this.#wires.set(names, wire);
-    return wire;
-  }
-
-  #wireWith(headers: MessagesPlatform["headers"]): HttpJsonProvider {
-    const settings = this.#settings;
-    return new HttpJsonProvider({ ...this.#dependencies, settings, headers, failureOfStatus });
-  }
-
-  #streamOf(
-    response: ProviderResponse,
-    contentType: string | null,
-    answersByTool: boolean,
-  ): ChatAnswer {
-    if (!isEventStream(contentType)) {
-      response.body?.cancel().catch(() => undefined);
-      throw brokenAnswer("a content type other than an event stream");
-    }
-    const bytes = response.reader?.() ?? response.body?.getReader();
-    if (bytes === undefined) throw brokenAnswer("an empty body");
-    const reader = new EventReader(bytes, {
-      answersByTool,
-      clock: this.#dependencies.clock,
-      failureOf: (event) => failureOfErrorBody(event, this.#plain.failureContext),
+      const form = messagesForm(this.#wire, answersByTool);
+      return { url: this.#platform.url(call), body, headers: this.#headersWith(betas), form };
     });
-    return { kind: "events", reader: () => reader };
   }
+
+  #headersWith(betas: readonly string[]): MessagesPlatform["headers"] | undefined {
+    if (betas.length === 0) return undefined;
+    const names = betas.join(",");
+    const existing = this.#headers.get(names);
+    if (existing !== undefined) return existing;
+    const headers = { ...this.#platform.headers, "anthropic-beta": names };
+    this.#headers.set(names, headers);
+    return headers;
+  }
+}
+
+/** Returns the form of answers of the Messages API. */
+export function messagesForm(wire: HttpJsonProvider, answersByTool: boolean): ChatForm {
+  return wire.typedForm({
+    read: wholeMessage,
+    options: () => ({ answersByTool, failureContext: wire.failureContext }),
+    decoder: () => new MessagesDecoder(answersByTool, () => wire.failureContext),
+  });
 }

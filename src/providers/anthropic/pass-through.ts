@@ -1,27 +1,9 @@
-import type { Clock } from "../../lib/clock.ts";
-import type { ProviderFailure, ProviderSettings, RawCompletion } from "../interface.ts";
-import type { MessagesCall, RawMessageStream } from "../messages-provider.ts";
-import { type AnswerReading, readAnswerText } from "../thread-work.ts";
-import {
-  MAX_COMPLETION_BYTES,
-  MAX_QUICK_ANSWER_BYTES,
-  parsedAnswer,
-  readAnswer,
-  readErrorBody,
-  readWhole,
-} from "../transport/bounded-body.ts";
-import type { AbortNotice } from "../transport/call-abort.ts";
+import type { MessagesCall, PassedMessage, PassedMessageStream } from "../messages-provider.ts";
+import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
-import {
-  type HttpClient,
-  isEventStream,
-  isJson,
-  type ProviderResponse,
-  sendRequest,
-} from "../transport/provider-response.ts";
-import type { FailureContext } from "../transport/status-failure.ts";
-import type { AnthropicDependencies, MessagesPlatform } from "./chat-provider.ts";
-import { failureOfErrorBody, failureOfStatus } from "./failure-mapping.ts";
+import type { ChatForm, HttpJsonProvider } from "../transport/http-json-provider.ts";
+import type { MessagesPlatform } from "./chat-provider.ts";
+import { failureOfErrorBody } from "./failure-mapping.ts";
 import { MessageRewriter } from "./message-rewriter.ts";
 import { passedBody } from "./passed-body.ts";
 import { assertAnswer, passedMessage } from "./passed-message.ts";
@@ -30,39 +12,26 @@ type Fields = Readonly<Record<string, unknown>>;
 
 /** Sends requests of Anthropic's own clients to a provider with the same API. */
 export class MessagesPassThrough {
-  readonly #settings: Pick<ProviderSettings, "apiKey" | "connectTimeoutMs">;
-  readonly #clock: Clock;
-  readonly #client: HttpClient;
+  readonly #wire: HttpJsonProvider;
   readonly #platform: MessagesPlatform;
-  readonly #reading: AnswerReading;
+  readonly #form: ChatForm<PassedMessage | PassedMessageStream>;
 
-  /** @param settings failure messages must not quote its `apiKey` */
-  constructor(
-    settings: ProviderSettings,
-    { clock, httpClient, workThread }: AnthropicDependencies,
-    platform: MessagesPlatform,
-  ) {
-    this.#settings = settings;
-    this.#clock = clock;
-    this.#client = httpClient;
-    this.#reading = { thread: workThread, owner: `provider ${settings.id}` };
+  constructor(wire: HttpJsonProvider, platform: MessagesPlatform) {
+    this.#wire = wire;
     this.#platform = platform;
+    this.#form = passedForm(wire);
   }
 
   /** Sends the call and returns its answer. Rejects with ProviderFailure if there is none. */
-  async answer(call: MessagesCall): Promise<RawCompletion | RawMessageStream> {
+  answer(call: MessagesCall): Promise<PassedMessage | PassedMessageStream> {
     const { versionInBody: version } = this.#platform;
     const model = version === undefined ? { model: call.model } : { anthropic_version: version };
     const set = call.stream ? { ...model, stream: true } : model;
-    return this.#send<RawCompletion | RawMessageStream>(
-      call,
-      this.#platform.url(call),
-      set,
-      (response) =>
-        call.stream
-          ? this.#streamOf(response)
-          : this.#completionOf(response, call.abortNotice ?? call.signal),
-    );
+    return this.#wire.chat(call, async () => {
+      const body = await this.#bodyOf(call, set);
+      const headers = this.#headersFor(call);
+      return { url: this.#platform.url(call), body, headers, form: this.#form };
+    });
   }
 
   /**
@@ -71,37 +40,22 @@ export class MessagesPassThrough {
    * @param url address of the provider's token counting
    */
   async countTokens(call: MessagesCall, url: string): Promise<number> {
-    return this.#send(call, url, { model: call.model }, async (response) => {
-      const { input_tokens: tokens } = await this.#bodyOf(response);
+    try {
+      const body = await this.#bodyOf(call, { model: call.model });
+      const headers = this.#headersFor(call);
+      const answer = await this.#wire.object({ method: "POST", url, headers, body }, call);
+      const { input_tokens: tokens } = assertAnswer(answer, this.#wire.failureContext);
       if (typeof tokens === "number" && Number.isSafeInteger(tokens) && tokens >= 0) return tokens;
       throw brokenAnswer("a count without tokens");
-    });
+    } catch (error) {
+      throw failureOfThrown(error, call.abortNotice ?? call.signal);
+    }
   }
 
-  async #send<Result>(
-    call: MessagesCall,
-    url: string,
-    set: Fields,
-    read: (response: ProviderResponse) => Promise<Result>,
-  ): Promise<Result> {
+  async #bodyOf(call: MessagesCall, set: Fields) {
+    const options = { set, addsBreakpoints: this.#platform.versionInBody !== undefined };
     const signal = call.abortNotice ?? call.signal;
-    try {
-      const options = { set, addsBreakpoints: this.#platform.versionInBody !== undefined };
-      const { body } = await call.body.render(passedBody, options, signal);
-      const response = await sendRequest(this.#client, url, {
-        method: "POST",
-        headers: this.#headersFor(call),
-        body,
-        signal,
-        connectTimeoutMs: this.#settings.connectTimeoutMs,
-        onNewConnection: call.onNewConnection,
-      });
-      if (response.status >= 200 && response.status <= 299) return await read(response);
-      const text = await readErrorBody(response, this.#clock);
-      throw failureOfStatus(response.status, response.headers, text, this.#failureContext());
-    } catch (error) {
-      throw failureOfThrown(error, signal);
-    }
+    return (await call.body.render(passedBody, options, signal)).body;
   }
 
   #headersFor({ version, betas }: MessagesCall): Readonly<Record<string, string>> {
@@ -113,47 +67,27 @@ export class MessagesPassThrough {
       ...(betas.length > 0 && { "anthropic-beta": betas.join(",") }),
     };
   }
-
-  async #streamOf(response: ProviderResponse): Promise<RawMessageStream> {
-    if (!isEventStream(response.headers.get("content-type"))) {
-      // A proxy can answer a request for a stream with an error under a success status.
-      if (isJson(response.headers.get("content-type"))) await this.#bodyOf(response);
-      response.body?.cancel().catch(() => undefined);
-      throw brokenAnswer("a content type other than an event stream");
-    }
-    const reader = response.reader?.() ?? response.body?.getReader();
-    if (reader === undefined) throw brokenAnswer("an empty body");
-    return {
-      kind: "message-stream",
-      reader: () => reader,
-      rewriter: (options, output) =>
-        new MessageRewriter(options, output, (event) =>
-          failureOfErrorBody(event, this.#failureContext()),
-        ),
-    };
-  }
-
-  async #completionOf(response: ProviderResponse, signal: AbortNotice): Promise<RawCompletion> {
-    const text = await readAnswer(response, MAX_COMPLETION_BYTES);
-    if (text === undefined) throw tooLong();
-    const context = this.#failureContext();
-    const completion = readAnswerText(this.#reading, passedMessage, text, context, signal);
-    const read = completion instanceof Promise ? await completion : completion;
-    return { kind: "completion", read: () => read };
-  }
-
-  /** Reads a short body. Throws ProviderFailure if it is not an object or reports an error. */
-  async #bodyOf(response: ProviderResponse): Promise<Record<string, unknown>> {
-    const text = await readWhole(response, MAX_QUICK_ANSWER_BYTES);
-    if (text === undefined) throw tooLong();
-    return assertAnswer(parsedAnswer(text), this.#failureContext());
-  }
-
-  #failureContext(): FailureContext {
-    return { nowMs: this.#clock.nowMs(), apiKey: this.#settings.apiKey };
-  }
 }
 
-function tooLong(): ProviderFailure {
-  return brokenAnswer("a message that is too long");
+/** Returns the form of answers that are passed on unchanged. */
+export function passedForm(wire: HttpJsonProvider): ChatForm<PassedMessage | PassedMessageStream> {
+  const failureOf = (event: Fields) => failureOfErrorBody(event, wire.failureContext);
+  return {
+    async whole(text, call) {
+      const completion = await wire.readText(text, passedMessage, wire.failureContext, call);
+      return { kind: "whole", passThrough: () => completion };
+    },
+    stream: (bytes) => ({
+      kind: "stream",
+      passThrough: (options, output) => ({
+        reader: bytes,
+        answer: new MessageRewriter(options, output, failureOf),
+      }),
+    }),
+    // A proxy can answer a request for a stream with an error under a success status.
+    wholeAsStream(text) {
+      assertAnswer(parsedAnswer(text), wire.failureContext);
+      throw brokenAnswer("a content type other than an event stream");
+    },
+  };
 }

@@ -68,7 +68,6 @@ function completionOf(message: unknown, answersByTool: boolean): TypedCompletion
   const { stop_reason: stopReason, stop_details: stopDetails, stop_sequence: sequence } = message;
   const hasNoText = text === "" && calls.length > 0;
   return {
-    kind: "typed-completion",
     choices: [
       {
         text: hasNoText || stopReason === "refusal" ? text || undefined : text,

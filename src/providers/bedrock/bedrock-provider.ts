@@ -1,13 +1,9 @@
 import type { Clock } from "../../lib/clock.ts";
-import { EventReader } from "../anthropic/event-reader.ts";
-import { failureOfErrorBody } from "../anthropic/failure-mapping.ts";
-import { MessageRewriter } from "../anthropic/message-rewriter.ts";
+import { messagesForm } from "../anthropic/chat-provider.ts";
+import { passedForm } from "../anthropic/pass-through.ts";
 import { passedBody } from "../anthropic/passed-body.ts";
-import { passedMessage } from "../anthropic/passed-message.ts";
 import { acceptsBetas } from "../anthropic/platform-betas.ts";
 import { messagesBody } from "../anthropic/request-body.ts";
-import { wholeMessage } from "../anthropic/whole-answer.ts";
-import type { RenderedBody } from "../chat-body.ts";
 import {
   type ChatAnswer,
   type ChatCall,
@@ -17,12 +13,11 @@ import {
   type Provider,
   ProviderFailure,
   type ProviderSettings,
-  type RawCompletion,
 } from "../interface.ts";
-import type { MessagesCall, RawMessageStream } from "../messages-provider.ts";
+import type { MessagesCall, PassedMessage, PassedMessageStream } from "../messages-provider.ts";
 import type { AnswerThread } from "../thread-work.ts";
-import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
-import { HttpJsonProvider } from "../transport/http-json-provider.ts";
+import type { AbortNotice } from "../transport/call-abort.ts";
+import { type ChatForm, HttpJsonProvider } from "../transport/http-json-provider.ts";
 import type { HttpClient, ProviderResponse } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { bedrockFields } from "./chat-fields.ts";
@@ -71,7 +66,7 @@ export function createBedrockProvider(
     secrets: signer.secrets,
     headers: (url, body) => signer.headersFor(url, body),
   });
-  const bedrock = new Bedrock(baseUrl, wire, clock);
+  const bedrock = new Bedrock(baseUrl, wire);
   return {
     fields: bedrockFields(settings.type),
     // Converse has its own default limit, which not every list of models states.
@@ -90,51 +85,29 @@ export function createBedrockProvider(
 class Bedrock {
   readonly #baseUrl: string;
   readonly #wire: HttpJsonProvider;
-  readonly #clock: Clock;
+  readonly #passedForm: ChatForm<PassedMessage | PassedMessageStream>;
 
-  constructor(baseUrl: string, wire: HttpJsonProvider, clock: Clock) {
+  constructor(baseUrl: string, wire: HttpJsonProvider) {
     this.#baseUrl = baseUrl;
     this.#wire = wire;
-    this.#clock = clock;
+    this.#passedForm = this.#ofClaude(passedForm(wire));
   }
 
-  /**
-   * Sends the call and returns its answer. Rejects with ProviderFailure, or with GatewayError if the gateway
-   * cannot render the request.
-   */
-  async chat(call: ChatCall): Promise<ChatAnswer> {
-    try {
-      return isClaude(call.model, call.modelId)
-        ? await this.#invokeClaude(call)
-        : await this.#converse(call);
-    } catch (error) {
-      throw failureOfThrown(error, call.abortNotice ?? call.signal);
-    }
+  chat(call: ChatCall): Promise<ChatAnswer> {
+    const isOfAnthropic = isClaude(call.model, call.modelId);
+    return this.#wire.chat(call, (signal) =>
+      isOfAnthropic ? this.#claudeRequest(call, signal) : this.#converseRequest(call, signal),
+    );
   }
 
-  /** Sends a request of Anthropic's clients to one of its models. Rejects like `chat`. */
-  async passOn(call: MessagesCall): Promise<RawCompletion | RawMessageStream> {
-    const signal = call.abortNotice ?? call.signal;
+  /** Sends a request of Anthropic's clients to one of its models. */
+  passOn(call: MessagesCall): Promise<PassedMessage | PassedMessageStream> {
     const betas = call.betas.length > 0 ? { anthropic_beta: call.betas } : {};
     const set = { anthropic_version: ANTHROPIC_VERSION, ...betas };
-    try {
+    return this.#wire.chat(call, async (signal) => {
       const { body } = await call.body.render(passedBody, { set, addsBreakpoints: true }, signal);
-      if (!call.stream) {
-        const response = await this.#post("invoke", body, call);
-        const { failureContext } = this.#wire;
-        const completion = await this.#wire.read(response, passedMessage, failureContext, call);
-        return { kind: "completion", read: () => completion };
-      }
-      const reader = await this.#streamOfClaude(body, call);
-      const failureOf = (event: unknown) => failureOfErrorBody(event, this.#wire.failureContext);
-      return {
-        kind: "message-stream",
-        reader: () => reader,
-        rewriter: (options, output) => new MessageRewriter(options, output, failureOf),
-      };
-    } catch (error) {
-      throw failureOfThrown(error, signal);
-    }
+      return { url: this.#claudeUrl(call), body, form: this.#passedForm };
+    });
   }
 
   async embed(call: EmbedCall): Promise<Embeddings> {
@@ -165,49 +138,40 @@ class Bedrock {
     }
   }
 
-  async #invokeClaude(call: ChatCall): Promise<ChatAnswer> {
-    const { model, modelId, stream } = call;
-    const signal = call.abortNotice ?? call.signal;
+  async #claudeRequest(call: ChatCall, signal: AbortNotice) {
+    const { model, modelId } = call;
     // The URL names the model and states whether the answer is streamed.
     const bedrockOptions = { stream: false, versionInBody: ANTHROPIC_VERSION, namesBetas: true };
     const options = { model, modelId, ...bedrockOptions };
     const { body, answersByTool } = await call.body.render(messagesBody, options, signal);
-    if (!stream) {
-      const response = await this.#post("invoke", body, call);
-      const { failureContext } = this.#wire;
-      const form = { read: wholeMessage, options: { answersByTool, failureContext } };
-      return this.#wire.whole(response, form, call);
-    }
-    const reader = new EventReader(await this.#streamOfClaude(body, call), {
-      answersByTool,
-      clock: this.#clock,
-      failureOf: (event) => failureOfErrorBody(event, this.#wire.failureContext),
-    });
-    return { kind: "events", reader: () => reader };
+    const form = this.#ofClaude(messagesForm(this.#wire, answersByTool));
+    return { url: this.#claudeUrl(call), body, form };
   }
 
-  async #streamOfClaude(body: RenderedBody["body"], call: ModelCall): Promise<ClaudeStream> {
-    const response = await this.#post("invoke-with-response-stream", body, call);
-    assertStream(response);
-    const bytes = response.reader?.() ?? response.body?.getReader();
-    if (bytes === undefined) throw brokenAnswer("an empty body");
-    return new ClaudeStream(bytes, () => this.#wire.failureContext);
+  #claudeUrl({ model, stream }: Pick<ChatCall, "model" | "stream">): string {
+    return this.#urlOf(model, stream ? "invoke-with-response-stream" : "invoke");
   }
 
-  async #converse(call: ChatCall): Promise<ChatAnswer> {
+  /** Returns a form of Anthropic's answers for the streams of Bedrock, which contain the same events. */
+  #ofClaude<Answer>(form: ChatForm<Answer>): ChatForm<Answer> {
+    const context = () => this.#wire.failureContext;
+    const stream: typeof form.stream = (bytes, call) =>
+      form.stream(new ClaudeStream(bytes, context), call);
+    return { ...form, isStream, stream };
+  }
+
+  async #converseRequest(call: ChatCall, signal: AbortNotice) {
     const { model, modelId, stream } = call;
-    const signal = call.abortNotice ?? call.signal;
     const rendered = await call.body.render(converseBody, { model, modelId }, signal);
     const { body, answersByTool, isStreamable } = rendered;
-    const form = { read: converseAnswer, options: { answersByTool } };
-    if (!stream) return this.#wire.whole(await this.#post("converse", body, call), form, call);
-    if (!isStreamable) {
-      return this.#wire.wholeAsStream(await this.#post("converse", body, call), form);
-    }
-    const response = await this.#post("converse-stream", body, call);
-    assertStream(response);
-    const decoder = new ConverseDecoder(answersByTool, () => this.#wire.failureContext);
-    return this.#wire.events(response, decoder);
+    const url = this.#urlOf(model, stream && isStreamable ? "converse-stream" : "converse");
+    const form = this.#wire.typedForm({
+      isStream,
+      read: converseAnswer,
+      options: () => ({ answersByTool }),
+      decoder: () => new ConverseDecoder(answersByTool, () => this.#wire.failureContext),
+    });
+    return { url, body, form };
   }
 
   /** Posts the body and returns a response with a success status. */
@@ -216,13 +180,14 @@ class Bedrock {
     body: string | Uint8Array<ArrayBuffer>,
     call: Pick<ModelCall, "model" | "signal" | "abortNotice" | "onNewConnection">,
   ): Promise<ProviderResponse> {
-    const url = endpointUrl(this.#baseUrl, `${pathOfModel(call.model)}/${operation}`);
-    return this.#wire.post(url, body, call);
+    return this.#wire.post(this.#urlOf(call.model, operation), body, call);
+  }
+
+  #urlOf(model: string, operation: string): string {
+    return endpointUrl(this.#baseUrl, `${pathOfModel(model)}/${operation}`);
   }
 }
 
-function assertStream(response: ProviderResponse): void {
-  if (EVENT_STREAM.test(response.headers.get("content-type") ?? "")) return;
-  response.body?.cancel().catch(() => undefined);
-  throw brokenAnswer("a content type other than an event stream");
+function isStream(contentType: string | null): boolean {
+  return EVENT_STREAM.test(contentType ?? "");
 }

@@ -90,7 +90,6 @@ function completionOf(answer: unknown, answersByTool: boolean): TypedCompletion 
   }
   const { text, reasoning, details, calls } = read;
   return {
-    kind: "typed-completion",
     choices: [
       {
         text: text === "" && calls.length > 0 ? undefined : text,

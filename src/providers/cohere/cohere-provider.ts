@@ -10,16 +10,10 @@ import type {
   RerankCall,
 } from "../interface.ts";
 import type { AnswerThread } from "../thread-work.ts";
-import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
-import { HttpJsonProvider } from "../transport/http-json-provider.ts";
+import { type ChatForm, HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
-import {
-  type HttpClient,
-  isEventStream,
-  isJson,
-  type ProviderResponse,
-} from "../transport/provider-response.ts";
+import type { HttpClient } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { cohereFields } from "./chat-fields.ts";
 import { cohereEmbeddings, embeddingsRead } from "./embeddings.ts";
@@ -72,28 +66,26 @@ class CohereApi {
   readonly #embedUrl: string;
   readonly #rerankUrl: string;
   readonly #wire: HttpJsonProvider;
+  readonly #form: ChatForm;
 
   constructor(baseUrl: string, wire: HttpJsonProvider) {
     this.#chatUrl = endpointUrl(baseUrl, "/chat");
     this.#embedUrl = endpointUrl(baseUrl, "/embed");
     this.#rerankUrl = endpointUrl(baseUrl, "/rerank");
     this.#wire = wire;
+    this.#form = wire.typedForm({
+      read: wholeAnswer,
+      options: () => ({ failureContext: wire.failureContext }),
+      decoder: () => new CohereDecoder(() => wire.failureContext),
+    });
   }
 
-  /**
-   * Sends the call and returns its answer. Rejects with ProviderFailure, or with GatewayError if the gateway
-   * cannot render the request.
-   */
-  async chat(call: ChatCall): Promise<ChatAnswer> {
-    const signal = call.abortNotice ?? call.signal;
+  chat(call: ChatCall): Promise<ChatAnswer> {
     const { model, modelId, stream } = call;
-    try {
+    return this.#wire.chat(call, async (signal) => {
       const { body } = await call.body.render(cohereBody, { model, modelId, stream }, signal);
-      const response = await this.#wire.post(this.#chatUrl, body, call);
-      return await (stream ? this.#streamOf(response) : this.#wholeOf(response, call));
-    } catch (error) {
-      throw failureOfThrown(error, signal);
-    }
+      return { url: this.#chatUrl, body, form: this.#form };
+    });
   }
 
   async embed(call: EmbedCall): Promise<Embeddings> {
@@ -109,24 +101,5 @@ class CohereApi {
     const body = JSON.stringify({ ...fields, model, query, documents });
     const response = await this.#wire.post(this.#rerankUrl, body, call);
     return this.#wire.read(response, rankingRead, { documents: documents.length }, call);
-  }
-
-  #wholeOf(response: ProviderResponse, call: ChatCall): Promise<ChatAnswer> {
-    return this.#wire.whole(response, this.#wholeForm(), call);
-  }
-
-  async #streamOf(response: ProviderResponse): Promise<ChatAnswer> {
-    const contentType = response.headers.get("content-type");
-    // A proxy can answer with a whole message, or with an error under status 200.
-    if (isJson(contentType)) return this.#wire.wholeAsStream(response, this.#wholeForm());
-    if (isEventStream(contentType)) {
-      return this.#wire.events(response, new CohereDecoder(() => this.#wire.failureContext));
-    }
-    response.body?.cancel().catch(() => undefined);
-    throw brokenAnswer("a content type other than an event stream");
-  }
-
-  #wholeForm() {
-    return { read: wholeAnswer, options: { failureContext: this.#wire.failureContext } };
   }
 }

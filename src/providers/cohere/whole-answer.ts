@@ -36,7 +36,6 @@ function completionOf(answer: unknown, context: FailureContext): TypedCompletion
   }
   const reasoning = thoughts.map((detail) => textOf(detail)).join("");
   return {
-    kind: "typed-completion",
     choices: [
       {
         text: text === "" && calls.length > 0 ? undefined : text,

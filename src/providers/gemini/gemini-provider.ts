@@ -9,19 +9,12 @@ import {
   type ProviderSettings,
 } from "../interface.ts";
 import type { AnswerThread } from "../thread-work.ts";
-import {
-  MAX_WHOLE_AS_STREAM_BYTES,
-  parsedAnswer,
-  readErrorBody,
-  readWhole,
-} from "../transport/bounded-body.ts";
-import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
-import { HttpJsonProvider } from "../transport/http-json-provider.ts";
+import { parsedAnswer, readErrorBody } from "../transport/bounded-body.ts";
+import { failureOfThrown } from "../transport/call-failures.ts";
+import { type ChatForm, HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import {
   type HttpClient,
-  isEventStream,
-  isJson,
   type ProviderRequest,
   type ProviderResponse,
   sendRequest,
@@ -32,7 +25,7 @@ import { AnswerReader } from "./answer-reader.ts";
 import { geminiAudio } from "./audio.ts";
 import { geminiFields } from "./chat-fields.ts";
 import { geminiEmbeddings, type PostToModel } from "./embeddings.ts";
-import { GeminiEventReader } from "./event-reader.ts";
+import { GeminiDecoder } from "./event-decoder.ts";
 import { failureInside, failureOfStatus } from "./failure-mapping.ts";
 import { geminiImages } from "./images.ts";
 import { geminiBody } from "./request-body.ts";
@@ -92,6 +85,7 @@ export class GeminiClient {
   readonly #clock: Clock;
   readonly #client: HttpClient;
   readonly #wire: HttpJsonProvider;
+  readonly #form: ChatForm;
 
   /** @param settings failure messages must not quote its `apiKey` */
   constructor(
@@ -106,23 +100,16 @@ export class GeminiClient {
     const { headers } = platform;
     const parts = { settings, headers, clock, httpClient, workThread };
     this.#wire = new HttpJsonProvider({ ...parts, failureOfStatus });
+    this.#form = geminiForm(this.#wire);
   }
 
-  async chat(call: ChatCall): Promise<ChatAnswer> {
-    const signal = call.abortNotice ?? call.signal;
-    try {
+  chat(call: ChatCall): Promise<ChatAnswer> {
+    return this.#wire.chat(call, async (signal) => {
       const { model, modelId, stream } = call;
       const { body } = await call.body.render(this.#platform.body, { model, modelId }, signal);
-      if (signal.aborted) throw signal.reason;
       const method = stream ? "streamGenerateContent" : "generateContent";
-      const response = await this.#post(method, body, call);
-      if (stream) return await this.#streamOf(response, call.requestId);
-      const { failureContext } = this.#wire;
-      const whole = { read: wholeResponse, options: { requestId: call.requestId, failureContext } };
-      return await this.#wire.whole(response, whole, call);
-    } catch (error) {
-      throw failureOfThrown(error, signal);
-    }
+      return { url: this.#urlOf(method, model), body, form: this.#form };
+    });
   }
 
   /** Runs a function that can send any number of requests to the model of the call. */
@@ -171,41 +158,44 @@ export class GeminiClient {
 
   /** Posts the body and returns a response with a success status. */
   #post(method: string, body: ProviderRequest["body"], call: ModelCall) {
-    const path = this.#platform.resourceOf(call.model).split("/").map(encodeURIComponent).join("/");
-    const url = endpointUrl(this.#settings.baseUrl, `/${path}:${method}`);
-    const isStream = method === "streamGenerateContent";
-    const query = isStream ? `${url.includes("?") ? "&" : "?"}alt=sse` : "";
     const { headers } = this.#platform;
-    return this.#wire.send({ method: "POST", url: url + query, headers, body }, call);
+    const url = this.#urlOf(method, call.model);
+    return this.#wire.send({ method: "POST", url, headers, body }, call);
+  }
+
+  #urlOf(method: string, model: string): string {
+    const path = this.#platform.resourceOf(model).split("/").map(encodeURIComponent).join("/");
+    const url = endpointUrl(this.#settings.baseUrl, `/${path}:${method}`);
+    if (method !== "streamGenerateContent") return url;
+    return `${url}${url.includes("?") ? "&" : "?"}alt=sse`;
   }
 
   async #failureOf(response: ProviderResponse): Promise<ProviderFailure> {
     const text = await readErrorBody(response, this.#clock);
     return failureOfStatus(response.status, response.headers, text, this.#wire.failureContext);
   }
+}
 
-  async #streamOf(response: ProviderResponse, requestId: string): Promise<ChatAnswer> {
-    const answer = new AnswerReader(requestId, this.#wire.failureContext);
-    const contentType = response.headers.get("content-type");
-    if (isEventStream(contentType)) {
-      const bytes = response.reader?.() ?? response.body?.getReader();
-      if (bytes === undefined) throw brokenAnswer("an empty body");
-      const reader = new GeminiEventReader(bytes, answer);
-      return { kind: "events", reader: () => reader };
-    }
-    if (!isJson(contentType)) {
-      response.body?.cancel().catch(() => undefined);
-      throw brokenAnswer("a content type other than an event stream");
-    }
+/** Returns the form of generateContent's answers. */
+function geminiForm(wire: HttpJsonProvider): ChatForm {
+  const answerOf = ({ requestId }: ModelCall) => new AnswerReader(requestId, wire.failureContext);
+  const typed = wire.typedForm({
+    read: wholeResponse,
+    options: ({ requestId }) => ({ requestId, failureContext: wire.failureContext }),
+    decoder: (call) => new GeminiDecoder(answerOf(call)),
+  });
+  return {
+    ...typed,
     // Servers that ignore `alt=sse` answer with a list of the same responses.
-    const text = await readWhole(response, MAX_WHOLE_AS_STREAM_BYTES);
-    if (text === undefined) throw brokenAnswer("too many bytes");
-    const body = parsedAnswer(text);
-    const failure = failureInside(body, this.#wire.failureContext);
-    if (failure !== undefined) throw failure;
-    const responses: readonly unknown[] = Array.isArray(body) ? body : [body];
-    return readyStream(responses.flatMap((body) => answer.read(body)));
-  }
+    wholeAsStream(text, call) {
+      const body = parsedAnswer(text);
+      const failure = failureInside(body, wire.failureContext);
+      if (failure !== undefined) throw failure;
+      const responses: readonly unknown[] = Array.isArray(body) ? body : [body];
+      const answer = answerOf(call);
+      return readyStream(responses.flatMap((response) => answer.read(response)));
+    },
+  };
 }
 
 /** Returns `models/…`, or the name unchanged if it already names a resource, such as `tunedModels/…`. */

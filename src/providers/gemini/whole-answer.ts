@@ -42,7 +42,7 @@ function completionOf(response: unknown, reader: AnswerReader): TypedCompletion 
   }
   if (choices.size === 0) throw brokenAnswer("no candidate");
   const ordered = [...choices].sort(([left], [right]) => left - right).map(([, choice]) => choice);
-  return { kind: "typed-completion", choices: ordered, usage };
+  return { choices: ordered, usage };
 }
 
 function choiceOf(choices: Map<number, MutableChoice>, index: number): MutableChoice {

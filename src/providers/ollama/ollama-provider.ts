@@ -8,16 +8,10 @@ import type {
   ProviderSettings,
 } from "../interface.ts";
 import type { AnswerThread } from "../thread-work.ts";
-import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
-import { HttpJsonProvider } from "../transport/http-json-provider.ts";
+import { type ChatForm, HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import { checkKeyByModelList } from "../transport/key-check.ts";
-import {
-  type HttpClient,
-  isEventStream,
-  isJson,
-  type ProviderResponse,
-} from "../transport/provider-response.ts";
+import { type HttpClient, isEventStream } from "../transport/provider-response.ts";
 import { type OllamaAddresses, ollamaAddresses } from "./addresses.ts";
 import { AnswerEvents } from "./answer-events.ts";
 import { ollamaFields } from "./chat-fields.ts";
@@ -72,26 +66,26 @@ const LINES = /^\s*application\/(?:x-)?(?:ndjson|jsonlines|jsonl)\s*(?:[;,]|$)/i
 class OllamaApi {
   readonly #addresses: OllamaAddresses;
   readonly #wire: HttpJsonProvider;
+  readonly #form: ChatForm;
 
   constructor(addresses: OllamaAddresses, wire: HttpJsonProvider) {
     this.#addresses = addresses;
     this.#wire = wire;
+    const failureContext = () => wire.failureContext;
+    this.#form = wire.typedForm({
+      isStream: (contentType) => LINES.test(contentType ?? "") || isEventStream(contentType),
+      read: wholeAnswer,
+      options: ({ requestId }) => ({ requestId, failureContext: wire.failureContext }),
+      decoder: ({ requestId }) => new LineDecoder(new AnswerEvents(requestId, failureContext)),
+    });
   }
 
-  /**
-   * Sends the call and returns its answer. Rejects with ProviderFailure, or with GatewayError if the gateway
-   * cannot render the request.
-   */
-  async chat(call: ChatCall): Promise<ChatAnswer> {
-    const signal = call.abortNotice ?? call.signal;
+  chat(call: ChatCall): Promise<ChatAnswer> {
     const { model, stream } = call;
-    try {
+    return this.#wire.chat(call, async (signal) => {
       const { body } = await call.body.render(ollamaBody, { model, stream }, signal);
-      const response = await this.#wire.post(this.#addresses.chat, body, call);
-      return await (stream ? this.#streamOf(response, call) : this.#wholeOf(response, call));
-    } catch (error) {
-      throw failureOfThrown(error, signal);
-    }
+      return { url: this.#addresses.chat, body, form: this.#form };
+    });
   }
 
   async embed(call: EmbedCall): Promise<Embeddings> {
@@ -99,28 +93,5 @@ class OllamaApi {
     const { failureContext } = this.#wire;
     const options = { inputs: call.inputs.length, failureContext };
     return this.#wire.read(response, embeddingsRead, options, call);
-  }
-
-  #wholeOf(response: ProviderResponse, call: ChatCall): Promise<ChatAnswer> {
-    return this.#wire.whole(response, this.#wholeForm(call), call);
-  }
-
-  async #streamOf(response: ProviderResponse, call: ChatCall): Promise<ChatAnswer> {
-    const contentType = response.headers.get("content-type");
-    // A proxy can answer with a whole message, or with an error under status 200.
-    if (isJson(contentType)) return this.#wire.wholeAsStream(response, this.#wholeForm(call));
-    if (LINES.test(contentType ?? "") || isEventStream(contentType)) {
-      const answer = new AnswerEvents(call.requestId, () => this.#wire.failureContext);
-      return this.#wire.events(response, new LineDecoder(answer));
-    }
-    response.body?.cancel().catch(() => undefined);
-    throw brokenAnswer("a content type other than a JSON stream");
-  }
-
-  #wholeForm({ requestId }: ChatCall) {
-    return {
-      read: wholeAnswer,
-      options: { requestId, failureContext: this.#wire.failureContext },
-    };
   }
 }

@@ -50,5 +50,5 @@ function collected(events: readonly ChatEvent[]): TypedCompletion {
   }
   if (calls.length > 0) choice.toolCalls = calls;
   else choice.text ??= "";
-  return { kind: "typed-completion", choices: [choice], usage };
+  return { choices: [choice], usage };
 }

@@ -1,34 +1,24 @@
-import type { Clock } from "../../lib/clock.ts";
 import { jsonValue } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import type { EmbedCall, Embeddings, ProviderSettings } from "../interface.ts";
-import { AnswerRead, type AnswerReading, readAnswerText } from "../thread-work.ts";
-import { MAX_COMPLETION_BYTES, readAnswer, readErrorBody } from "../transport/bounded-body.ts";
+import { AnswerRead } from "../thread-work.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
-import { type HttpClient, sendRequest } from "../transport/provider-response.ts";
+import type { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
-import { failureInside, failureOfStatus } from "./failure-mapping.ts";
+import { failureInside } from "./failure-mapping.ts";
 import { openAiVariant } from "./openai-variants.ts";
 
 const FLOAT_BYTES = 4;
 
-interface EmbedOptions {
-  readonly settings: ProviderSettings;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly failureContext: FailureContext;
-  readonly clock: Clock;
-  readonly client: HttpClient;
-  readonly reading: AnswerReading;
-}
-
-/** Returns a function that requests embeddings with OpenAI's API. It rejects with ProviderFailure. */
-export function openAiEmbed(options: EmbedOptions): (call: EmbedCall) => Promise<Embeddings> {
-  const { settings, headers, failureContext, clock, client, reading } = options;
+/** Returns a function that requests embeddings with OpenAI's API. */
+export function openAiEmbed(
+  wire: HttpJsonProvider,
+  settings: ProviderSettings,
+): (call: EmbedCall) => Promise<Embeddings> {
   const url = endpointUrl(settings.baseUrl, "/embeddings");
   const isBase64 = openAiVariant(settings.type).embedsBase64;
   return async (call) => {
-    const signal = call.abortNotice ?? call.signal;
     const body = JSON.stringify({
       ...call.fields,
       model: call.model,
@@ -36,19 +26,9 @@ export function openAiEmbed(options: EmbedOptions): (call: EmbedCall) => Promise
       ...(isBase64 && { encoding_format: "base64" }),
       ...(call.dimensions !== undefined && { dimensions: call.dimensions }),
     });
-    const { connectTimeoutMs } = settings;
-    const { onNewConnection } = call;
-    const request = { method: "POST", headers, body, signal, connectTimeoutMs, onNewConnection };
-    const response = await sendRequest(client, url, request);
-    if (response.status < 200 || response.status > 299) {
-      const text = await readErrorBody(response, clock);
-      throw failureOfStatus(response.status, response.headers, text, failureContext);
-    }
-    const text = await readAnswer(response, MAX_COMPLETION_BYTES);
-    if (text === undefined) throw brokenAnswer("too many bytes");
-    const { apiKey, nowMs } = failureContext;
-    const readOptions = { inputs: call.inputs.length, failureContext: { apiKey, nowMs } };
-    return readAnswerText(reading, openAiEmbeddings, text, readOptions, signal);
+    const response = await wire.post(url, body, call);
+    const options = { inputs: call.inputs.length, failureContext: wire.failureContext };
+    return wire.read(response, openAiEmbeddings, options, call);
   };
 }
 

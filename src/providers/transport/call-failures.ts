@@ -8,13 +8,22 @@ export function brokenAnswer(what: string): ProviderFailure {
   return new ProviderFailure("unavailable", `the provider answered with ${what}`);
 }
 
-/** Returns the failure for a stream that was not requested. */
-export function unexpectedStream(): ProviderFailure {
-  return brokenAnswer("a stream although none was requested");
+type Form = "whole" | "stream";
+
+/** Returns a whole answer. Throws ProviderFailure if it is streamed. */
+export function wholeOf<Answer extends { readonly kind: Form }>(
+  answer: Answer,
+): Extract<Answer, { readonly kind: "whole" }> {
+  if (answer.kind === "whole") return answer as never;
+  throw brokenAnswer("a stream although none was requested");
 }
 
-export function notStreamed(): ProviderFailure {
-  return brokenAnswer("no stream although one was requested");
+/** Returns a streamed answer. Throws ProviderFailure if it is whole. */
+export function streamOf<Answer extends { readonly kind: Form }>(
+  answer: Answer,
+): Extract<Answer, { readonly kind: "stream" }> {
+  if (answer.kind === "stream") return answer as never;
+  throw brokenAnswer("no stream although one was requested");
 }
 
 /**

@@ -2,14 +2,18 @@ import type { Clock } from "../../lib/clock.ts";
 import { isFields } from "../../lib/json.ts";
 import type {
   ChatAnswer,
+  ChatCall,
   ModelCall,
+  PieceReader,
   ProviderFailure,
   ProviderSettings,
   TypedCompletion,
+  WholeChat,
 } from "../interface.ts";
 import {
   type AnswerRead,
   type AnswerReading,
+  type AnswerText,
   type AnswerThread,
   readAnswerText,
   typedAnswer,
@@ -25,10 +29,13 @@ import {
   readErrorBody,
   readWhole,
 } from "./bounded-body.ts";
-import { brokenAnswer } from "./call-failures.ts";
+import type { AbortNotice } from "./call-abort.ts";
+import { brokenAnswer, failureOfThrown } from "./call-failures.ts";
 import { type FormPart, multipartForm } from "./multipart-upload.ts";
 import {
   type HttpClient,
+  isEventStream,
+  isJson,
   type ProviderRequest,
   type ProviderResponse,
   type ResponseHeaders,
@@ -42,9 +49,11 @@ type HeadersOf = (
   body: string | Uint8Array<ArrayBuffer>,
 ) => Promise<Readonly<Record<string, string>>>;
 
+type Headers = Readonly<Record<string, string>> | HeadersOf;
+
 export interface HttpJsonProviderOptions {
   readonly settings: ProviderSettings;
-  readonly headers: Readonly<Record<string, string>> | HeadersOf;
+  readonly headers: Headers;
   /** Parts of the key that are secrets too. */
   readonly secrets?: readonly string[];
   readonly clock: Clock;
@@ -66,10 +75,23 @@ interface WireRequest extends Pick<ProviderRequest, "method" | "headers" | "body
   readonly url: string;
 }
 
-/** The way to read an answer that was not streamed. */
-interface WholeForm<Options> {
-  readonly read: AnswerRead<Options, TypedCompletion>;
-  readonly options: Options;
+/** The ways to read the answer to a chat, or to a request of Anthropic's clients. */
+export interface ChatForm<Answer = ChatAnswer> {
+  /** Returns true if the content type is that of a stream. Absent: streams are server-sent events. */
+  isStream?(contentType: string | null): boolean;
+  whole(text: AnswerText, call: ModelCall): Answer | Promise<Answer>;
+  stream(bytes: PieceReader, call: ModelCall): Answer;
+  /** Returns a whole answer, which the server sent although a stream was requested, as a stream. */
+  wholeAsStream(text: string, call: ModelCall): Answer;
+}
+
+/** A rendered chat. */
+interface ChatRequest<Answer> {
+  readonly url: string;
+  readonly body: string | Uint8Array<ArrayBuffer>;
+  /** Absent: the headers of the provider. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  readonly form: ChatForm<Answer>;
 }
 
 /**
@@ -96,8 +118,8 @@ export class HttpJsonProvider {
     url: string,
     body: string | Uint8Array<ArrayBuffer>,
     call: Call,
+    headers: Headers = this.#options.headers,
   ): Promise<ProviderResponse> {
-    const { headers } = this.#options;
     const allHeaders = typeof headers === "function" ? await headers(url, body) : headers;
     return this.send({ method: "POST", url, headers: allHeaders, body }, call);
   }
@@ -125,36 +147,74 @@ export class HttpJsonProvider {
 
   /** Sends a request and returns its short response as a JSON object. */
   async object(request: WireRequest, call: Call): Promise<Record<string, unknown>> {
-    const text = await readWhole(await this.send(request, call), MAX_QUICK_ANSWER_BYTES);
-    if (text === undefined) throw tooLong();
-    const answer = parsedAnswer(text);
+    const response = await this.send(request, call);
+    const answer = parsedAnswer(await shortTextOf(response, MAX_QUICK_ANSWER_BYTES));
     if (!isFields(answer)) throw brokenAnswer("JSON that is not an object");
     return answer;
   }
 
-  async whole<Options>(
+  /**
+   * Sends a chat and returns its answer. Rejects with ProviderFailure, or with GatewayError if the gateway cannot
+   * render the request.
+   */
+  async chat<Answer>(
+    call: ModelCall & Pick<ChatCall, "stream">,
+    render: (signal: AbortNotice) => Promise<ChatRequest<Answer>>,
+  ): Promise<Answer> {
+    const signal = call.abortNotice ?? call.signal;
+    try {
+      const { url, body, headers, form } = await render(signal);
+      const response = await this.post(url, body, call, headers);
+      return await (call.stream
+        ? this.#streamOf(response, form, call)
+        : form.whole(await textOf(response), call));
+    } catch (error) {
+      throw failureOfThrown(error, signal);
+    }
+  }
+
+  async #streamOf<Answer>(
     response: ProviderResponse,
-    { read, options }: WholeForm<Options>,
+    form: ChatForm<Answer>,
+    call: ModelCall,
+  ): Promise<Answer> {
+    const contentType = response.headers.get("content-type");
+    if ((form.isStream ?? isEventStream)(contentType)) return form.stream(bytesOf(response), call);
+    // Some servers and proxies send a whole answer, or an error under status 200.
+    if (isJson(contentType)) return form.wholeAsStream(await shortTextOf(response), call);
+    response.body?.cancel().catch(() => undefined);
+    throw brokenAnswer("a content type other than an event stream");
+  }
+
+  /** Returns the form of a chat whose answers are read in typed form. */
+  typedForm<Options>(form: {
+    readonly isStream?: ChatForm["isStream"];
+    readonly read: AnswerRead<Options, TypedCompletion>;
+    options(call: ModelCall): Options;
+    decoder(call: ModelCall): StreamDecoder;
+  }): ChatForm {
+    return {
+      ...(form.isStream !== undefined && { isStream: form.isStream }),
+      whole: (text, call) => this.typedAnswer(text, form.read, form.options(call), call),
+      stream: (bytes, call) => this.events(bytes, form.decoder(call)),
+      wholeAsStream: (text, call) =>
+        readyStream(eventsOfCompletion(form.read.read(text, form.options(call)))),
+    };
+  }
+
+  /** Returns a whole chat answer. Throws ProviderFailure if it is short and invalid. */
+  typedAnswer<Options>(
+    text: AnswerText,
+    read: AnswerRead<Options, TypedCompletion>,
+    options: Options,
     call: Call,
-  ): Promise<ChatAnswer> {
-    const text = await readAnswer(response, MAX_COMPLETION_BYTES);
-    if (text === undefined) throw tooLong();
+  ): WholeChat {
     return typedAnswer(this.#reading, read, text, options, call.abortNotice ?? call.signal);
   }
 
-  /** Reads a whole answer, or an error, that the provider sent although a stream was requested. */
-  async wholeAsStream<Options>(
-    response: ProviderResponse,
-    { read, options }: WholeForm<Options>,
-  ): Promise<ChatAnswer> {
-    const text = await readWhole(response, MAX_WHOLE_AS_STREAM_BYTES);
-    if (text === undefined) throw tooLong();
-    return readyStream(eventsOfCompletion(read.read(text, options)));
-  }
-
-  events(response: ProviderResponse, decoder: StreamDecoder): ChatAnswer {
-    const reader = this.reader(response, decoder);
-    return { kind: "events", reader: () => reader };
+  events(bytes: PieceReader, decoder: StreamDecoder): ChatAnswer {
+    const reader = new TypedStreamReader(bytes, decoder, this.#options.clock);
+    return { kind: "stream", events: () => reader };
   }
 
   /** Returns a reader for a stream of any kind of event. */
@@ -162,9 +222,7 @@ export class HttpJsonProvider {
     response: ProviderResponse,
     decoder: StreamDecoder<Event>,
   ): TypedStreamReader<Event> {
-    const bytes = response.reader?.() ?? response.body?.getReader();
-    if (bytes === undefined) throw brokenAnswer("an empty body");
-    return new TypedStreamReader(bytes, decoder, this.#options.clock);
+    return new TypedStreamReader(bytesOf(response), decoder, this.#options.clock);
   }
 
   /** Reads an answer that is not a chat answer. */
@@ -175,10 +233,45 @@ export class HttpJsonProvider {
     call: Call,
     maxBytes = MAX_COMPLETION_BYTES,
   ): Promise<Result> {
-    const text = await readAnswer(response, maxBytes);
-    if (text === undefined) throw tooLong();
+    return this.readText(await textOf(response, maxBytes), read, options, call);
+  }
+
+  /** Reads a text: a short one directly, a long one in the work thread. */
+  readText<Options, Result>(
+    text: AnswerText,
+    read: AnswerRead<Options, Result>,
+    options: Options,
+    call: Call,
+  ): Result | Promise<Result> {
     return readAnswerText(this.#reading, read, text, options, call.abortNotice ?? call.signal);
   }
+}
+
+/** Returns the bytes of a response as they arrive. Throws ProviderFailure if it has no body. */
+export function bytesOf(response: ProviderResponse): PieceReader {
+  const bytes =
+    response.hasBody === false ? undefined : (response.reader?.() ?? response.body?.getReader());
+  if (bytes === undefined) throw brokenAnswer("an empty body");
+  return bytes;
+}
+
+async function textOf(
+  response: ProviderResponse,
+  maxBytes = MAX_COMPLETION_BYTES,
+): Promise<AnswerText> {
+  const text = await readAnswer(response, maxBytes);
+  if (text === undefined) throw tooLong();
+  return text;
+}
+
+/** Returns the text of a response that the event loop parses. */
+async function shortTextOf(
+  response: ProviderResponse,
+  maxBytes = MAX_WHOLE_AS_STREAM_BYTES,
+): Promise<string> {
+  const text = await readWhole(response, maxBytes);
+  if (text === undefined) throw tooLong();
+  return text;
 }
 
 function tooLong(): ProviderFailure {

@@ -73,7 +73,7 @@ export function sendRequest(
 const STREAM = /^\s*(?:text\/event-stream|text\/plain|application\/octet-stream)\s*(?:[;,]|$)/i;
 
 export function isEventStream(contentType: string | null): boolean {
-  return contentType === null || STREAM.test(contentType);
+  return contentType === "text/event-stream" || contentType === null || STREAM.test(contentType);
 }
 
 export function isJson(contentType: string | null): boolean {

@@ -1,4 +1,5 @@
 import { MessagesChat, type MessagesPlatform } from "../anthropic/chat-provider.ts";
+import { failureOfStatus } from "../anthropic/failure-mapping.ts";
 import { MessagesPassThrough } from "../anthropic/pass-through.ts";
 import { acceptsBetas } from "../anthropic/platform-betas.ts";
 import { ByToken, withKey } from "../credentials/by-token.ts";
@@ -19,6 +20,7 @@ import type { GeneratedImages, ImageCall } from "../media.ts";
 import type { MessagesCall } from "../messages-provider.ts";
 import { createOpenAiProvider } from "../openai/chat/chat-provider.ts";
 import type { AnswerThread } from "../thread-work.ts";
+import { HttpJsonProvider } from "../transport/http-json-provider.ts";
 import { assertKeyIsCarried, JSON_HEADERS } from "../transport/json-headers.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import { vertexFields } from "./chat-fields.ts";
@@ -133,8 +135,12 @@ class VertexClients {
       headers: { ...headers },
       versionInBody: CLAUDE_VERSION,
     };
-    this.#claude = new MessagesChat(settings, dependencies, platform);
-    this.#claudePassed = new MessagesPassThrough(settings, dependencies, platform);
+    const wire = new HttpJsonProvider({
+      ...{ ...dependencies, settings, failureOfStatus },
+      headers: platform.headers,
+    });
+    this.#claude = new MessagesChat(wire, platform);
+    this.#claudePassed = new MessagesPassThrough(wire, platform);
     const baseUrl = endpointUrl(settings.baseUrl, "/endpoints/openapi");
     this.#others = createOpenAiProvider({ ...settings, baseUrl }, dependencies);
   }

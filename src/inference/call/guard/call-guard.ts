@@ -2,12 +2,14 @@ import { GatewayError } from "../../../lib/errors.ts";
 import type { RequestLog } from "../../../lib/request-log.ts";
 import type { FairWorkThread } from "../../../lib/work-thread.ts";
 import {
-  type ChatAnswer,
   type ChatEvent,
   type ClientCompletion,
   type PieceReader,
   ProviderFailure,
+  type TypedCompletion,
+  type WholeChat,
 } from "../../../providers/interface.ts";
+import { CompletionRender } from "../../../providers/thread-work.ts";
 import { type Direction, type Guardrail, rulesFor } from "../../guardrails/screening/guardrail.ts";
 import { plainText } from "../../guardrails/screening/plain-text.ts";
 import {
@@ -51,6 +53,9 @@ interface GuardParts extends GuardDependencies {
  * milliseconds.
  */
 const MAX_WORK_ON_LOOP = 16_384;
+
+/** Renders a short answer as it is. Not exported: no thread runs it. */
+const UNCHANGED = new CompletionRender(import.meta.url, (completion) => completion);
 
 /** The guardrails of one call, and the rules that have matched. */
 export class CallGuard {
@@ -129,25 +134,19 @@ export class CallGuard {
   }
 
   /**
-   * Returns the screened form of a whole answer. A blocked answer is returned unchanged, so that its usage
+   * Returns a whole answer that is screened when it is read. A blocked answer is unchanged, so that its usage
    * is known, and `block` is set: nothing of it may be sent.
    */
-  async answer(answer: ChatAnswer): Promise<ChatAnswer> {
-    if (!this.screensOutput || answer.kind === "events" || answer.kind === "stream") return answer;
-    if (answer.kind === "completion") {
-      return {
-        kind: "completion",
-        read: async (options) => this.#completion(await answer.read(options)),
-      };
-    }
-    if (answer.kind === "typed-completion" && this.#isShort(answer, this.#output)) {
-      return this.#typed(screenCompletion(answer, this.#output));
-    }
-    if (answer.kind === "typed-completion") {
-      const { value, ...found } = await this.#json(answer, "output");
-      return this.#typed({ ...found, completion: value as typeof answer });
-    }
-    return this.#typed(await answer.render(screenLong, { guardrails: this.guardrails }));
+  answer(answer: WholeChat): WholeChat {
+    if (!this.screensOutput) return answer;
+    return {
+      kind: "whole",
+      isLong: false,
+      render: async ({ render }, options) => render(await this.#typed(answer), options),
+      ...(answer.passThrough !== undefined && {
+        passThrough: async (options) => this.#completion(await answer.passThrough!(options)),
+      }),
+    };
   }
 
   /** Returns screened additions to a whole answer. Sets `block` if they must not be sent. */
@@ -166,10 +165,19 @@ export class CallGuard {
     return screened as Value;
   }
 
-  async #typed({ completion, isBlocked, hits }: ScreenedCompletion): Promise<ChatAnswer> {
-    this.#recordOutput({ isBlocked, hits });
+  async #typed(answer: WholeChat): Promise<TypedCompletion> {
+    const { completion, ...found } = answer.isLong
+      ? await answer.render(screenLong, { guardrails: this.guardrails })
+      : await this.#screened(await answer.render(UNCHANGED, undefined));
+    this.#recordOutput(found);
     await this.#moderateOutput(completion.choices);
     return completion;
+  }
+
+  async #screened(completion: TypedCompletion): Promise<ScreenedCompletion> {
+    if (this.#isShort(completion, this.#output)) return screenCompletion(completion, this.#output);
+    const { value, ...found } = await this.#json(completion, "output");
+    return { ...found, completion: value as TypedCompletion };
   }
 
   async #completion(completion: ClientCompletion): Promise<ClientCompletion> {

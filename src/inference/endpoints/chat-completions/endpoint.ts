@@ -15,6 +15,7 @@ import {
 } from "../../../providers/interface.ts";
 import type { MediaTokens, StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import type { AnswerReading } from "../../../providers/thread-work.ts";
+import { streamOf, wholeOf } from "../../../providers/transport/call-failures.ts";
 import { type AdmittedCall, type ProviderCall, sentLimit } from "../../call/call.ts";
 import {
   type AcceptedRequest,
@@ -209,8 +210,8 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
     admitted: AdmittedChat,
   ): Promise<AnsweredChat> {
     const { guard } = admitted;
-    const answered = await callProvider(call, candidate, admitted);
-    const answer = guard === undefined ? answered : await guard.answer(answered);
+    const answered = wholeOf(await callProvider(call, candidate, admitted));
+    const answer = guard === undefined ? answered : guard.answer(answered);
     const { hidesReasoning, healing, search } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
     const options = { requestId: call.requestId, hidesReasoning, nowSeconds };
@@ -266,7 +267,7 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
     output: ByteBuffer,
   ): Promise<OpenedStream> {
     const nowSeconds = secondsNow(this.#clock);
-    const answer = await callProvider(call, candidate, admitted);
+    const answer = streamOf(await callProvider(call, candidate, admitted));
     const { hidesReasoning, search } = admitted.request;
     const id = completionId(call.requestId);
     const model = candidate.model.id;

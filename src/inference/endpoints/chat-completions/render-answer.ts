@@ -4,8 +4,8 @@ import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import type {
   AnswerOptions,
-  ChatAnswer,
   ChatEvent,
+  ChatStream,
   ClientCompletion,
   FinishReason,
   PieceReader,
@@ -14,6 +14,7 @@ import type {
   ToolCall,
   TypedChoice,
   TypedCompletion,
+  WholeChat,
 } from "../../../providers/interface.ts";
 import {
   mediaTokens,
@@ -21,63 +22,46 @@ import {
   TOKENS_OF_IMAGE,
 } from "../../../providers/streamed-answer.ts";
 import { CompletionRender } from "../../../providers/thread-work.ts";
-import { notStreamed, unexpectedStream } from "../../../providers/transport/call-failures.ts";
 import type { OpenedStream } from "../../call/endpoint.ts";
 import { customCall } from "./custom-tools.ts";
 import type { DebugEcho } from "./debug-echo.ts";
 
 /**
- * Renders chat answers (spec 2.4, 6.2). Typed answers of providers are rendered here. Raw answers, from
- * providers with OpenAI's format, already have the client's form.
+ * Renders chat answers (spec 2.4, 6.2). Answers of providers with OpenAI's format already have the client's
+ * form and pass through.
  */
 
-/** Returns a complete answer in the client's form. Throws ProviderFailure if the provider streamed the answer. */
+/** Returns a whole answer in the client's form. Fails with ProviderFailure if it is invalid. */
 export function readAnswer(
-  answer: ChatAnswer,
+  answer: WholeChat,
   options: ReadOptions,
 ): ClientCompletion | Promise<ClientCompletion> {
-  if (answer.kind === "completion") return answer.read(options);
-  if (answer.kind === "typed-completion") return renderCompletion(answer, options);
-  if (answer.kind === "long-typed-completion") return answer.render(longCompletion, options);
-  throw unexpectedStream();
+  return answer.passThrough?.(options) ?? answer.render(chatCompletionRender, options);
 }
 
-/**
- * Opens a streamed answer that writes the client's frames to the output. Throws ProviderFailure if the answer
- * is not streamed.
- */
+/** Opens a streamed answer that writes the client's frames to the output. */
 export function openAnswer(
-  answer: ChatAnswer,
+  answer: ChatStream,
   options: AnswerOptions,
   output: ByteBuffer,
 ): OpenedStream {
-  if (answer.kind === "stream") {
-    return { reader: answer.reader(), answer: answer.rewriter(options, output) };
-  }
-  if (answer.kind === "events") {
-    return { reader: answer.reader(), answer: new ChunkRenderer(options, output) };
-  }
-  throw notStreamed();
+  return (
+    answer.passThrough?.(options, output) ??
+    openTypedAnswer(answer, options, output, (events) => events)
+  );
 }
 
 /**
  * Opens a streamed answer whose events pass through a function that can add to them. Only text, reasoning and
- * tool calls are rendered. Throws ProviderFailure if the answer is not streamed.
+ * tool calls are rendered.
  */
 export function openTypedAnswer(
-  answer: ChatAnswer,
+  answer: ChatStream,
   options: ChunkOptions,
   output: ByteBuffer,
   through: (events: PieceReader<readonly ChatEvent[]>) => PieceReader<readonly ChatEvent[]>,
 ): OpenedStream {
-  const events =
-    answer.kind === "stream"
-      ? answer.events(options)
-      : answer.kind === "events"
-        ? answer.reader()
-        : undefined;
-  if (events === undefined) throw notStreamed();
-  return { reader: through(events), answer: new ChunkRenderer(options, output) };
+  return { reader: through(answer.events(options)), answer: new ChunkRenderer(options, output) };
 }
 
 interface ChunkOptions extends AnswerOptions {
@@ -199,14 +183,8 @@ function renderCompletion(
   };
 }
 
-/** Renders a long typed answer in a work thread. The body is JSON in bytes. */
-export const longCompletion = new CompletionRender(
-  import.meta.url,
-  (completion, options: ReadOptions) => {
-    const { body, ...facts } = renderCompletion(completion, options);
-    return { ...facts, body: new TextEncoder().encode(JSON.stringify(body)) };
-  },
-);
+/** Renders a whole typed answer. */
+export const chatCompletionRender = new CompletionRender(import.meta.url, renderCompletion);
 
 function messageOf(choice: TypedChoice, hidesReasoning: boolean): Record<string, unknown> {
   const { text, reasoning, reasoningDetails = [], refusal, toolCalls = [], annotations } = choice;

@@ -20,7 +20,7 @@ export function countTokensRoute(
   longBodies: LongBodies,
   thread: FairWorkThread,
 ): RouteDefinition {
-  const endpoint = new MessagesEndpoint(dependencies.calls.clock, thread);
+  const endpoint = new MessagesEndpoint(dependencies.calls.clock);
   const paid = new PaidCall(dependencies, endpoint);
   const counting = new FreeCall<AcceptedMessages, number>(dependencies, paid);
   const prepare = preparePreset(dependencies.definitions, filledMessages, checkCount);

@@ -5,17 +5,14 @@ import type { ModelTerms } from "../../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import type { GatewayError } from "../../../lib/errors.ts";
 import { isFields, withMembers } from "../../../lib/json.ts";
-import { SharedBytesWriter } from "../../../lib/shared-bytes.ts";
-import type { ChatAnswer, ClientCompletion, RawCompletion } from "../../../providers/interface.ts";
+import type { ChatAnswer, ClientCompletion } from "../../../providers/interface.ts";
 import type {
   MessageStream,
   MessagesCall,
-  RawMessageStream,
+  MessagesProvider,
 } from "../../../providers/messages-provider.ts";
 import type { StreamedAnswer } from "../../../providers/streamed-answer.ts";
-import { type AnswerThread, readAnswerText } from "../../../providers/thread-work.ts";
-import { notStreamed, unexpectedStream } from "../../../providers/transport/call-failures.ts";
-import { choiceOf } from "../../../providers/typed-answers.ts";
+import { streamOf, wholeOf } from "../../../providers/transport/call-failures.ts";
 import { type ProviderCall, providerRequest, sentLimit } from "../../call/call.ts";
 import {
   type AnswerFacts,
@@ -35,7 +32,6 @@ import type { LongBodies } from "../long-bodies.ts";
 import { paidRoute } from "../paid-route.ts";
 import { type AcceptedMessages, type AdmittedMessages, acceptMessages } from "./accepted.ts";
 import { messagesCacheFormat } from "./cache-format.ts";
-import { longMessage, longTypedMessage } from "./long-answers.ts";
 import { readLongMessages } from "./long-messages.ts";
 import { frame, MessageRenderer, messageId, PING } from "./message-renderer.ts";
 import {
@@ -48,7 +44,7 @@ import {
 import { checkMessages, filledMessages } from "./preset.ts";
 import { MESSAGES_ROUTE } from "./request.ts";
 import { messageAnswer, messageEvent, messagesBody, messagesQuery } from "./schema.ts";
-import { completionOf, usageOf } from "./whole-message.ts";
+import { messageRender, usageOf } from "./whole-message.ts";
 
 /**
  * The highest limit that counts as meant by the caller. Coding agents send higher limits by default, so those
@@ -65,12 +61,9 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
   readonly cacheFormat = messagesCacheFormat;
   readonly stream: StreamForm<AcceptedMessages>;
   readonly #clock: Clock;
-  readonly #thread: AnswerThread;
 
-  /** @param thread reads long answers */
-  constructor(clock: Clock, thread: AnswerThread) {
+  constructor(clock: Clock) {
     this.#clock = clock;
-    this.#thread = thread;
     this.stream = new MessageStreamForm(clock);
   }
 
@@ -111,32 +104,11 @@ export class MessagesEndpoint implements PaidEndpoint<AcceptedMessages, ClientCo
       nowSeconds: secondsNow(this.#clock),
     };
     if (isNative(candidate, admitted.request.needs)) {
-      const answer = await callNative(call, candidate, admitted);
-      if (answer.kind === "completion") return answer.read(options);
-      throw unexpectedStream();
+      return wholeOf(await callNative(call, candidate, admitted)).passThrough(options);
     }
-    const answered = await chat(call, candidate, admitted);
-    const answer = admitted.guard === undefined ? answered : await admitted.guard.answer(answered);
-    if (answer.kind === "typed-completion") return completionOf(answer.choices[0]!, answer.usage);
-    if (answer.kind === "long-typed-completion") return answer.render(longTypedMessage, {});
-    if (answer.kind !== "completion") throw unexpectedStream();
-    const { body, usage, estimatedTokens } = await answer.read(options);
-    const message =
-      body instanceof Uint8Array
-        ? await this.#readLong(body, candidate, call)
-        : completionOf(choiceOf(body), usage);
-    return { body: message.body, usage, estimatedTokens };
-  }
-
-  async #readLong(
-    body: Uint8Array,
-    { providerId }: Candidate,
-    call: ProviderCall,
-  ): Promise<ClientCompletion> {
-    const writer = new SharedBytesWriter();
-    writer.push(body);
-    const reading = { thread: this.#thread, owner: `provider ${providerId}` };
-    return readAnswerText(reading, longMessage, writer.end(), {}, call);
+    const answered = wholeOf(await chat(call, candidate, admitted));
+    const answer = admitted.guard?.answer(answered) ?? answered;
+    return answer.render(messageRender, undefined);
   }
 
   usage(
@@ -188,15 +160,12 @@ class MessageStreamForm implements StreamForm<AcceptedMessages> {
       nowSeconds: secondsNow(this.#clock),
     };
     if (isNative(candidate, admitted.request.needs)) {
-      const answer = await callNative(call, candidate, admitted);
-      if (answer.kind !== "message-stream") throw notStreamed();
-      return { reader: answer.reader(), answer: answer.rewriter(options, output) };
+      return streamOf(await callNative(call, candidate, admitted)).passThrough(options, output);
     }
-    const answer = await chat(call, candidate, admitted);
+    const answer = streamOf(await chat(call, candidate, admitted));
     const estimatedInput = countedUsage(admitted.request.needs.size, candidate.terms, 0);
     const renderer = new MessageRenderer({ ...options, estimatedInput }, output);
-    if (answer.kind !== "events" && answer.kind !== "stream") throw notStreamed();
-    const reader = answer.kind === "events" ? answer.reader() : answer.events(options);
+    const reader = answer.events(options);
     return { reader: admitted.guard?.events(reader) ?? reader, answer: renderer };
   }
 
@@ -220,7 +189,7 @@ function callNative(
   call: ProviderCall,
   candidate: Candidate,
   admitted: AdmittedMessages,
-): Promise<RawCompletion | RawMessageStream> {
+): ReturnType<MessagesProvider["answer"]> {
   const maxTokens = limitAt(admitted, candidate);
   return candidate.provider.messages!.answer(
     nativeCall(call, candidate, admitted.request, maxTokens),
@@ -275,9 +244,8 @@ function limitAt(admitted: AdmittedMessages, candidate: Candidate): number {
 export function messagesRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
-  thread: AnswerThread,
 ): RouteDefinition {
-  const endpoint = new MessagesEndpoint(dependencies.calls.clock, thread);
+  const endpoint = new MessagesEndpoint(dependencies.calls.clock);
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/messages",
     tag: "Messages",

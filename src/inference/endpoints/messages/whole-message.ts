@@ -8,6 +8,7 @@ import type {
   ToolCall,
   TypedChoice,
 } from "../../../providers/interface.ts";
+import { CompletionRender } from "../../../providers/thread-work.ts";
 import { redactedData, signatureOf } from "./reasoning-mark.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -103,10 +104,18 @@ function inputOf(json: string): Fields {
   return { INVALID_JSON: json };
 }
 
-/** Returns a typed answer with one choice as a completion. */
-export function completionOf(choice: TypedChoice, usage: Usage | undefined): ClientCompletion {
-  return { body: messageOf(choice), usage, estimatedTokens: tokensOfBytes(bytesOf(choice)) };
-}
+/** Renders a whole answer with one choice as a message. */
+export const messageRender = new CompletionRender(
+  import.meta.url,
+  ({ choices, usage, estimatedTokens }): ClientCompletion => {
+    const choice = choices[0]!;
+    return {
+      body: messageOf(choice),
+      usage,
+      estimatedTokens: estimatedTokens ?? tokensOfBytes(bytesOf(choice)),
+    };
+  },
+);
 
 function bytesOf({ text, reasoning, reasoningDetails, refusal, toolCalls = [] }: TypedChoice) {
   let bytes = 0;

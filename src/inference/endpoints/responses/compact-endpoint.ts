@@ -1,5 +1,4 @@
 import type { RouteDefinition } from "../../../http/route.ts";
-import type { AnswerThread } from "../../../providers/thread-work.ts";
 import { brokenAnswer } from "../../../providers/transport/call-failures.ts";
 import type { AnswerFacts } from "../../call/endpoint.ts";
 import { PaidCall, type PaidCallDependencies } from "../../call/run-call.ts";
@@ -66,13 +65,12 @@ function summaryOf({ body }: WholeOutput): string {
 export function compactRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
-  thread: AnswerThread,
   store: ResponseStore,
   hosted: HostedServices,
 ): RouteDefinition {
   const { clock } = dependencies.calls;
   const storeWriter = new ResponseStoreWriter(store);
-  const endpoint = new CompactEndpoint({ clock, thread, storeWriter, hosted });
+  const endpoint = new CompactEndpoint({ clock, storeWriter, hosted });
   const { prepare } = new TurnPreparation({
     ...dependencies,
     store,

@@ -26,7 +26,7 @@ export function countInputRoute(
 ): RouteDefinition {
   const { clock } = dependencies.calls;
   const storeWriter = new ResponseStoreWriter(store);
-  const endpoint = new ResponsesEndpoint({ clock, thread, storeWriter, hosted });
+  const endpoint = new ResponsesEndpoint({ clock, storeWriter, hosted });
   const paid = new PaidCall(dependencies, endpoint);
   const counting = new FreeCall<AcceptedResponse, number>(dependencies, paid);
   const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });

@@ -2,10 +2,7 @@ import type { RouteDefinition } from "../../../http/route.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
 import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import { GatewayError } from "../../../lib/errors.ts";
-import { SharedBytesWriter } from "../../../lib/shared-bytes.ts";
-import { type AnswerThread, readAnswerText } from "../../../providers/thread-work.ts";
-import { unexpectedStream } from "../../../providers/transport/call-failures.ts";
-import { choiceOf } from "../../../providers/typed-answers.ts";
+import { wholeOf } from "../../../providers/transport/call-failures.ts";
 import { type ProviderCall, sentLimit } from "../../call/call.ts";
 import {
   type AnswerFacts,
@@ -46,12 +43,10 @@ import {
 } from "./response-stream.ts";
 import { responseAnswer, responseEvent, responsesBody } from "./schema.ts";
 import { outputOfLoop } from "./whole-loop.ts";
-import { longOutput, longTypedOutput, outputOf, type WholeOutput } from "./whole-response.ts";
+import { outputRender, type WholeOutput } from "./whole-response.ts";
 
 export interface ResponsesServices {
   readonly clock: Clock;
-  /** Reads long answers. */
-  readonly thread: AnswerThread;
   readonly storeWriter: ResponseStoreWriter;
   readonly hosted: HostedServices;
 }
@@ -65,13 +60,11 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
   readonly cacheFormat: ResponsesCacheFormat;
   readonly stream: (request: AcceptedResponse) => StreamForm<AcceptedResponse>;
   readonly #clock: Clock;
-  readonly #thread: AnswerThread;
   readonly #storeWriter: ResponseStoreWriter;
   readonly #hosted: HostedServices;
 
-  constructor({ clock, thread, storeWriter, hosted }: ResponsesServices) {
+  constructor({ clock, storeWriter, hosted }: ResponsesServices) {
     this.#clock = clock;
-    this.#thread = thread;
     this.#storeWriter = storeWriter;
     this.#hosted = hosted;
     this.cacheFormat = new ResponsesCacheFormat(storeWriter);
@@ -152,27 +145,10 @@ export class ResponsesEndpoint implements PaidEndpoint<AcceptedResponse, WholeOu
     candidate: Candidate,
     admitted: AdmittedResponse,
   ): Promise<WholeOutput> {
-    const answered = await chat(call, candidate, admitted, sentLimit(admitted, candidate));
-    const answer = admitted.guard === undefined ? answered : await admitted.guard.answer(answered);
-    const options = outputOptions(admitted);
-    if (answer.kind === "typed-completion") {
-      return outputOf(answer.choices[0]!, answer.usage, options);
-    }
-    if (answer.kind === "long-typed-completion") return answer.render(longTypedOutput, options);
-    if (answer.kind !== "completion") throw unexpectedStream();
-    const { body, usage, estimatedTokens } = await answer.read({
-      requestId: call.requestId,
-      hidesReasoning: false,
-      nowSeconds: secondsNow(this.#clock),
-    });
-    if (!(body instanceof Uint8Array)) {
-      return { ...outputOf(choiceOf(body), usage, options), estimatedTokens };
-    }
-    const writer = new SharedBytesWriter();
-    writer.push(body);
-    const reading = { thread: this.#thread, owner: `provider ${candidate.providerId}` };
-    const output = await readAnswerText(reading, longOutput, writer.end(), options, call);
-    return { ...output, usage, estimatedTokens };
+    const limit = sentLimit(admitted, candidate);
+    const answered = wholeOf(await chat(call, candidate, admitted, limit));
+    const answer = admitted.guard?.answer(answered) ?? answered;
+    return answer.render(outputRender, outputOptions(admitted));
   }
 
   usage({ usage, estimatedTokens }: WholeOutput, request: AcceptedResponse, terms: ModelTerms) {
@@ -226,7 +202,6 @@ export type ResponsesCall = PaidCall<AcceptedResponse, WholeOutput>;
 export function responsesRoute(
   dependencies: PaidCallDependencies,
   longBodies: LongBodies,
-  thread: AnswerThread,
   store: ResponseStore,
   hosted: HostedServices,
   inBackground: (
@@ -236,7 +211,7 @@ export function responsesRoute(
 ): RouteDefinition {
   const { clock } = dependencies.calls;
   const storeWriter = new ResponseStoreWriter(store);
-  const endpoint = new ResponsesEndpoint({ clock, thread, storeWriter, hosted });
+  const endpoint = new ResponsesEndpoint({ clock, storeWriter, hosted });
   const { prepare } = new TurnPreparation({ ...dependencies, store, longBodies });
   const description: Parameters<typeof paidRoute>[1] = {
     path: "/v1/responses",

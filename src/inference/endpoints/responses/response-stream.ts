@@ -4,7 +4,7 @@ import { type Clock, secondsNow } from "../../../lib/clock.ts";
 import type { GatewayError } from "../../../lib/errors.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import type { ChatAnswer, ChatEvent, PieceReader } from "../../../providers/interface.ts";
-import { notStreamed } from "../../../providers/transport/call-failures.ts";
+import { streamOf } from "../../../providers/transport/call-failures.ts";
 import { type ProviderCall, sentLimit } from "../../call/call.ts";
 import type { AnswerFacts, OpenedStream, StepMoney, StreamForm } from "../../call/endpoint.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
@@ -160,13 +160,9 @@ export function maxLoopOutputBytes({ fields }: AcceptedResponse): number {
 
 /** Returns a function that calls the candidate and streams its answer. */
 export function askFor(call: ProviderCall, candidate: Candidate, admitted: AdmittedResponse) {
-  const { createdAt } = admitted.request;
-  const options = { model: candidate.model.id, nowSeconds: createdAt, hidesReasoning: false };
   return async (limit: number | undefined, added?: AddedParts): Promise<Events> => {
-    const answer = await chat(call, candidate, admitted, limit, added);
-    if (answer.kind === "events") return answer.reader();
-    if (answer.kind !== "stream") throw notStreamed();
-    return answer.events({ ...options, id: call.requestId });
+    const answer = streamOf(await chat(call, candidate, admitted, limit, added));
+    return answer.events({ id: call.requestId, hidesReasoning: false });
   };
 }
 

@@ -1,8 +1,8 @@
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import type { Usage } from "../../../lib/usage.ts";
-import type { FinishReason, TypedChoice } from "../../../providers/interface.ts";
-import { AnswerRead, CompletionRender } from "../../../providers/thread-work.ts";
-import { answerBytes, choiceOf } from "../../../providers/typed-answers.ts";
+import type { FinishReason } from "../../../providers/interface.ts";
+import { CompletionRender } from "../../../providers/thread-work.ts";
+import { answerBytes } from "../../../providers/typed-answers.ts";
 import { eventsOfCompletion } from "../../../providers/whole-as-stream.ts";
 import { OutputItems, type OutputOptions } from "./output-items.ts";
 import type { ResponseRenderer } from "./response-renderer.ts";
@@ -30,35 +30,21 @@ interface LoopEnd {
   readonly limit: string | undefined;
 }
 
-export function outputOf(
-  choice: TypedChoice,
-  usage: Usage | undefined,
-  options: OutputOptions,
-): WholeOutput {
-  const items = new OutputItems(options);
-  let bytes = 0;
-  for (const event of eventsOfCompletion({ kind: "typed-completion", choices: [choice], usage })) {
-    bytes += answerBytes(event);
-    items.add(event);
-  }
-  return {
-    body: items.json,
-    finish: items.finish ?? "stop",
-    usage,
-    estimatedTokens: tokensOfBytes(bytes),
-  };
-}
-
-/** Renders a typed answer in a work thread. */
-export const longTypedOutput = new CompletionRender(
+/** Renders a whole answer with one choice as output items. */
+export const outputRender = new CompletionRender(
   import.meta.url,
-  ({ choices, usage }, options: OutputOptions): WholeOutput =>
-    outputOf(choices[0]!, usage, options),
-);
-
-/** Renders a provider's answer in OpenAI's chat format as output items, in a work thread. */
-export const longOutput = new AnswerRead(
-  import.meta.url,
-  (text, options: OutputOptions): WholeOutput =>
-    outputOf(choiceOf(JSON.parse(text)), undefined, options),
+  ({ choices: [choice], usage, estimatedTokens }, options: OutputOptions): WholeOutput => {
+    const items = new OutputItems(options);
+    let bytes = 0;
+    for (const event of eventsOfCompletion({ choices: [choice!], usage })) {
+      bytes += answerBytes(event);
+      items.add(event);
+    }
+    return {
+      body: items.json,
+      finish: items.finish ?? "stop",
+      usage,
+      estimatedTokens: estimatedTokens ?? tokensOfBytes(bytes),
+    };
+  },
 );

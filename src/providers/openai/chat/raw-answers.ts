@@ -1,23 +1,11 @@
-import type { ByteBuffer } from "../../../lib/byte-buffer.ts";
-import type { Clock } from "../../../lib/clock.ts";
 import { isFields } from "../../../lib/json.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
-import {
-  type AnswerOptions,
-  type ChatEvent,
-  type ClientCompletion,
-  type PieceReader,
-  ProviderFailure,
-  type RawCompletion,
-  type RawStream,
-  type ReadOptions,
-} from "../../interface.ts";
+import { type ClientCompletion, ProviderFailure, type ReadOptions } from "../../interface.ts";
 import { mediaTokens, TOKENS_OF_IMAGE } from "../../streamed-answer.ts";
 import { AnswerRead } from "../../thread-work.ts";
 import { parsedAnswer } from "../../transport/bounded-body.ts";
 import { brokenAnswer } from "../../transport/call-failures.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
-import { RawStreamEvents } from "../../typed-answers.ts";
 import { failureInside } from "../failure-mapping.ts";
 import { PRIVATE_MEMBERS } from "../openai-variants.ts";
 import {
@@ -31,23 +19,7 @@ import {
   reportsError,
 } from "./provider-content.ts";
 import { reportedUsage } from "./reported-usage.ts";
-import { type FailureReader, StreamRewriter } from "./stream-rewriter.ts";
 import { normaliseToolCalls } from "./tool-calls.ts";
-
-/** A whole answer in OpenAI's format. */
-export class OpenAiCompletion implements RawCompletion {
-  readonly kind = "completion";
-  /** The provider's JSON, parsed and not validated. */
-  readonly completion: unknown;
-
-  constructor(completion: unknown) {
-    this.completion = completion;
-  }
-
-  read({ requestId, hidesReasoning, nowSeconds }: ReadOptions): ClientCompletion {
-    return normaliseCompletion(this.completion, requestId, hidesReasoning, nowSeconds);
-  }
-}
 
 /** Parses a completion. Throws ProviderFailure if the text is not a JSON object or contains an error. */
 export function parseCompletion(text: string, context: FailureContext): unknown {
@@ -68,48 +40,13 @@ interface LongReadOptions extends ReadOptions {
 export const longCompletion = new AnswerRead(
   import.meta.url,
   (text, { failureContext, ...options }: LongReadOptions) => {
-    const completion = new OpenAiCompletion(parseCompletion(text, failureContext));
-    const { body, ...facts } = completion.read(options);
+    const { requestId, hidesReasoning, nowSeconds } = options;
+    const parsed = parseCompletion(text, failureContext);
+    const { body, ...facts } = normaliseCompletion(parsed, requestId, hidesReasoning, nowSeconds);
     const { id: _id, model: _model, usage: _usage, ...rest } = body as Record<string, unknown>;
     return { ...facts, body: new TextEncoder().encode(JSON.stringify(rest)) };
   },
 );
-
-/** The bytes of a stream, as a stream or piece by piece. */
-interface StreamSource {
-  readonly body: ReadableStream<Uint8Array> | null;
-  reader?(): PieceReader;
-}
-
-/** A stream in OpenAI's format. */
-export class OpenAiStream implements RawStream {
-  readonly kind = "stream";
-  readonly #source: StreamSource;
-  readonly #clock: Clock;
-  readonly #failureReader: FailureReader | undefined;
-
-  constructor(source: StreamSource, clock: Clock, failureReader?: FailureReader) {
-    this.#source = source;
-    this.#clock = clock;
-    this.#failureReader = failureReader;
-  }
-
-  get body(): ReadableStream<Uint8Array> {
-    return this.#source.body!;
-  }
-
-  reader(): PieceReader {
-    return this.#source.reader?.() ?? this.body.getReader();
-  }
-
-  rewriter(options: AnswerOptions, output: ByteBuffer): StreamRewriter {
-    return new StreamRewriter(options, output, this.#failureReader);
-  }
-
-  events(options: AnswerOptions): PieceReader<readonly ChatEvent[]> {
-    return new RawStreamEvents(this, options, this.#clock);
-  }
-}
 
 /**
  * Converts a whole answer to the form of spec 2.4, in place, because it was parsed for this call only. Throws

@@ -1,7 +1,5 @@
 import type { ChatAnswer, ChatCall } from "../../interface.ts";
-import { brokenAnswer, failureOfThrown } from "../../transport/call-failures.ts";
-import type { HttpJsonProvider } from "../../transport/http-json-provider.ts";
-import { isEventStream, isJson, type ProviderResponse } from "../../transport/provider-response.ts";
+import type { ChatForm, HttpJsonProvider } from "../../transport/http-json-provider.ts";
 import { endpointUrl } from "../../transport/request-head.ts";
 import { ResponsesDecoder } from "./event-decoder.ts";
 import { responsesBody } from "./request-body.ts";
@@ -14,42 +12,24 @@ const WHOLE_ONLY = /^(?:[^/]+\/)?(?:o\d|gpt-[\d.]+)-pro/;
 export class ResponsesClient {
   readonly #url: string;
   readonly #wire: HttpJsonProvider;
+  readonly #form: ChatForm;
 
   constructor(baseUrl: string, wire: HttpJsonProvider) {
     this.#url = endpointUrl(baseUrl, "/responses");
     this.#wire = wire;
+    this.#form = wire.typedForm({
+      read: wholeResponse,
+      options: () => ({ failureContext: wire.failureContext }),
+      decoder: () => new ResponsesDecoder(() => wire.failureContext),
+    });
   }
 
-  /**
-   * Sends a chat and returns the answer. Rejects with ProviderFailure, or with GatewayError if the gateway cannot
-   * render the request.
-   */
-  async chat(call: ChatCall): Promise<ChatAnswer> {
-    const signal = call.abortNotice ?? call.signal;
+  chat(call: ChatCall): Promise<ChatAnswer> {
     const { model, modelId = "" } = call;
     const stream = call.stream && !WHOLE_ONLY.test(model) && !WHOLE_ONLY.test(modelId);
-    try {
+    return this.#wire.chat(call, async (signal) => {
       const { body } = await call.body.render(responsesBody, { model, stream }, signal);
-      const response = await this.#wire.post(this.#url, body, call);
-      return await (call.stream
-        ? this.#streamOf(response)
-        : this.#wire.whole(response, this.#wholeForm(), call));
-    } catch (error) {
-      throw failureOfThrown(error, signal);
-    }
-  }
-
-  async #streamOf(response: ProviderResponse): Promise<ChatAnswer> {
-    const contentType = response.headers.get("content-type");
-    if (isJson(contentType)) return this.#wire.wholeAsStream(response, this.#wholeForm());
-    if (isEventStream(contentType)) {
-      return this.#wire.events(response, new ResponsesDecoder(() => this.#wire.failureContext));
-    }
-    response.body?.cancel().catch(() => undefined);
-    throw brokenAnswer("a content type that is not an event stream");
-  }
-
-  #wholeForm() {
-    return { read: wholeResponse, options: { failureContext: this.#wire.failureContext } };
+      return { url: this.#url, body, form: this.#form };
+    });
   }
 }

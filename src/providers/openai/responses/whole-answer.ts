@@ -46,7 +46,6 @@ function completionOf(response: unknown, context: FailureContext): TypedCompleti
   const refusal = joined(pieces.filter((piece) => piece.type === "refusal"));
   const ending = { hasCalls: toolCalls.length > 0, isRefused: refusal !== "" };
   return {
-    kind: "typed-completion",
     choices: [
       {
         text: text === "" && (ending.hasCalls || ending.isRefused) ? undefined : text,

@@ -1,17 +1,13 @@
-import type { Clock } from "../../lib/clock.ts";
 import { EventSplitter } from "../../lib/event-splitter.ts";
 import { isFields } from "../../lib/json.ts";
-import { drainInBackground } from "../drain.ts";
-import {
-  type ChatEvent,
-  type PieceReader,
-  ProviderFailure,
-  type ReasoningDetail,
-} from "../interface.ts";
+import { type ChatEvent, ProviderFailure, type ReasoningDetail } from "../interface.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
+import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
+import type { StreamDecoder } from "../typed-stream-reader.ts";
 import { CarriedThinking } from "./carried-thinking.ts";
 import { annotationsOf } from "./citations.ts";
+import { failureOfErrorBody } from "./failure-mapping.ts";
 import { redactedDetail, thinkingDetail } from "./reasoning-details.ts";
 import { ReportedUsage } from "./reported-usage.ts";
 import { finishReason, refusalText } from "./stop-reason.ts";
@@ -31,12 +27,6 @@ type OpenBlock =
   | { readonly type: "answer"; hasInput: boolean; readonly input: unknown }
   | { readonly type: "text"; readonly start: number; readonly citations: unknown[] };
 
-export interface EventReaderOptions {
-  readonly answersByTool: boolean;
-  readonly clock: Clock;
-  failureOf(event: unknown): ProviderFailure;
-}
-
 /**
  * Reads the events of a stream as typed events:
  * https://platform.claude.com/docs/en/build-with-claude/streaming. Skips events, blocks and deltas of unknown
@@ -44,9 +34,9 @@ export interface EventReaderOptions {
  * finish event, unless `message_delta` brought it. Passes the input of tools on unchanged, even if it is not
  * JSON.
  */
-export class EventReader implements PieceReader<readonly ChatEvent[]> {
-  readonly #bytes: PieceReader;
-  readonly #options: EventReaderOptions;
+export class MessagesDecoder implements StreamDecoder {
+  readonly #answersByTool: boolean;
+  readonly #failureContext: () => FailureContext;
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   readonly #usage = new ReportedUsage();
   /** Open blocks by their index. */
@@ -55,77 +45,33 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
   #calls = 0;
   /** Length of the text so far, in UTF-16 code units. */
   #textLength = 0;
+  /** The events of the current piece. */
   #events: ChatEvent[] = [];
   #hasBegun = false;
   #isOver = false;
-  #isDrained = false;
 
-  constructor(bytes: PieceReader, options: EventReaderOptions) {
-    this.#bytes = bytes;
-    this.#options = options;
+  constructor(answersByTool: boolean, failureContext: () => FailureContext) {
+    this.#answersByTool = answersByTool;
+    this.#failureContext = failureContext;
   }
 
   get isOver(): boolean {
     return this.#isOver;
   }
 
-  take(): readonly ChatEvent[] | undefined {
-    if (this.#isOver) return undefined;
-    const bytes = this.#bytes.take?.();
-    return bytes === undefined ? undefined : this.#eventsOf(bytes);
+  push(bytes: Uint8Array, events: ChatEvent[]): void {
+    this.#events = events;
+    this.#splitter.push(bytes, this.#takeEvent);
   }
 
-  async read(): Promise<{ done: boolean; value?: readonly ChatEvent[] }> {
-    if (this.#isOver) return { done: true };
-    const { done, value } = await this.#bytes.read();
-    if (!done && value !== undefined) return { done: false, value: this.#eventsOf(value) };
-    this.#isOver = true;
-    this.#isDrained = true;
-    try {
-      this.#splitter.end(this.#takeEvent);
-    } catch (error) {
-      this.#break(error);
-    }
-    const rest = this.#takeEvents();
-    return rest.length === 0 ? { done: true } : { done: false, value: rest };
-  }
-
-  cancel(): Promise<void> {
-    this.#isOver = true;
-    this.#isDrained = true;
-    return this.#bytes.cancel();
-  }
-
-  #eventsOf(bytes: Uint8Array): readonly ChatEvent[] {
-    try {
-      this.#splitter.push(bytes, this.#takeEvent);
-      if (this.#isOver) this.#drain();
-    } catch (error) {
-      this.#break(error);
-    }
-    return this.#takeEvents();
-  }
-
-  /** Reports the failure as the last event. The events before it are still an answer. */
-  #break(error: unknown): void {
-    const failure =
-      error instanceof ProviderFailure
-        ? error
-        : new ProviderFailure("unavailable", (error as Error).message, { cause: error });
-    this.#events.push({ type: "error", failure });
-    this.cancel().catch(() => undefined);
-  }
-
-  #takeEvents(): readonly ChatEvent[] {
-    const events = this.#events;
-    this.#events = [];
-    return events;
+  end(events: ChatEvent[]): void {
+    this.#events = events;
+    this.#splitter.end(this.#takeEvent);
   }
 
   readonly #takeEvent = (data: string): void => {
     // Anthropic sends nothing after `message_stop`, but proxies add OpenAI's end marker.
-    if (this.#isOver && !this.#isDrained) return;
-    if (data === "" || data === "[DONE]") return;
+    if (this.#isOver || data === "" || data === "[DONE]") return;
     const event = eventOf(data);
     switch (event.type) {
       case "message_start":
@@ -149,7 +95,10 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
         break;
       case "error":
         this.#takeUsage(event.usage);
-        this.#events.push({ type: "error", failure: this.#options.failureOf(event) });
+        this.#events.push({
+          type: "error",
+          failure: failureOfErrorBody(event, this.#failureContext()),
+        });
         break;
     }
   };
@@ -170,7 +119,7 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
       this.#carried.addRedacted(validIndex(index), data);
       this.#addDetail("", redactedDetail(validIndex(index), data));
     } else if (type !== "tool_use") return;
-    else if (this.#options.answersByTool && block.name === JSON_TOOL) {
+    else if (this.#answersByTool && block.name === JSON_TOOL) {
       this.#open.set(index, { type: "answer", hasInput: false, input });
     } else this.#beginCall(index, block);
   }
@@ -281,12 +230,6 @@ export class EventReader implements PieceReader<readonly ChatEvent[]> {
     if (!this.#usage[part](raw)) return;
     const { usage } = this.#usage;
     if (usage !== undefined) this.#events.push({ type: "usage", usage });
-  }
-
-  #drain(): void {
-    if (this.#isDrained) return;
-    this.#isDrained = true;
-    drainInBackground(this.#bytes, this.#options.clock);
   }
 }
 
