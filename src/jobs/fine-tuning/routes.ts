@@ -1,7 +1,7 @@
-import { Stream } from "@elysiajs/stream";
 import { type Static, Type } from "typebox";
 import type { JobEvent } from "../../../db/queries/fine-tuning-events.ts";
 import { jsonResponse } from "../../http/error-response.ts";
+import { eventStream } from "../../http/event-stream.ts";
 import {
   type Access,
   nullable,
@@ -305,7 +305,7 @@ function eventsRoute(fineTuning: FineTuning): RouteDefinition {
         const { signal } = context.request;
         const follower = { signal, assertAllowed: () => context.admitAgain() };
         const feed = await fineTuning.follow(organizationId, id, lastEventId, follower);
-        return eventStream(feed, context.keepOpen());
+        return feedResponse(feed, context.keepOpen());
       }
       const { events, hasMore } = await fineTuning.events(
         organizationId,
@@ -375,29 +375,18 @@ function wantsEventStream(request: Request): boolean {
   });
 }
 
-/**
- * Returns a feed as server-sent events: one frame per event with its id, and `[DONE]` when the job has ended.
- * Frames and content type are set here, because @elysiajs/stream handles other values badly: it leaves some
- * unframed, and some end the process when the client disconnects.
- */
-export function eventStream(feed: AsyncIterable<FeedItem>, onOver: () => void): Response {
-  const { value } = new Stream<Uint8Array>(framesOf(feed, onOver));
-  return new Response(value as unknown as ReadableStream<Uint8Array<ArrayBuffer>>, {
-    headers: {
-      "content-type": "text/event-stream; charset=utf-8",
-      "cache-control": "no-cache",
-      connection: "keep-alive",
-    },
-  });
+/** Returns a feed as server-sent events: one frame per event with its id, and `[DONE]` when the job has ended. */
+export function feedResponse(feed: AsyncIterable<FeedItem>, onOver: () => void): Response {
+  const headers = { "cache-control": "no-cache", connection: "keep-alive" };
+  return eventStream(framesOf(feed, onOver), headers);
 }
 
 async function* framesOf(
   feed: AsyncIterable<FeedItem>,
   onOver: () => void,
-): AsyncGenerator<Uint8Array> {
-  const encoder = new TextEncoder();
+): AsyncGenerator<string> {
   try {
-    for await (const item of feed) yield encoder.encode(frameOf(item));
+    for await (const item of feed) yield frameOf(item);
   } finally {
     onOver();
   }
