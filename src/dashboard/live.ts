@@ -2,6 +2,7 @@ import type { Query } from "../../db/client.ts";
 import { figuresMark } from "../../db/queries/dashboard-figures.ts";
 import { missingSessions } from "../../db/queries/dashboard-sessions.ts";
 import { ERROR_TABLE } from "../http/error-response.ts";
+import { eventStream } from "../http/event-stream.ts";
 import type { RequestContext } from "../http/route.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { GatewayError, overloaded } from "../lib/errors.ts";
@@ -77,18 +78,7 @@ export class LiveFigures {
       else this.#streamsBySession.set(session, others);
       close();
     });
-    const encoder = new TextEncoder();
-    const body = new ReadableStream<Uint8Array>({
-      async pull(controller) {
-        const { value, done } = await frames.next();
-        if (done) controller.close();
-        else controller.enqueue(encoder.encode(value));
-      },
-      cancel: () => void frames.return(undefined),
-    });
-    return new Response(body, {
-      headers: { "content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store" },
-    });
+    return eventStream(frames, { "cache-control": "no-store" });
   }
 
   async *#frames(

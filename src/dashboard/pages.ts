@@ -1,7 +1,7 @@
 import { fileURLToPath } from "node:url";
 import { CompressedFile } from "../http/compressed-file.ts";
 import { acceptsType } from "../http/request-headers.ts";
-import type { RouteDefinition } from "../http/route.ts";
+import { type RouteDefinition, route } from "../http/route.ts";
 import { GatewayError } from "../lib/errors.ts";
 
 const ENTRY_POINT = fileURLToPath(new URL("./web/main.tsx", import.meta.url));
@@ -112,7 +112,7 @@ export function pageRoutes(bundle: PageBundle): RouteDefinition[] {
           withoutSlash(request) ?? pageResponse(await bundle.assets(), base),
       }),
     ),
-    {
+    route({
       ...publicGet("/dashboard/assets/:name", "Get a script or style of the dashboard"),
       responses: {
         200: { description: "The file.", contentType: "text/javascript" },
@@ -120,7 +120,7 @@ export function pageRoutes(bundle: PageBundle): RouteDefinition[] {
         404: { description: "The file does not exist." },
       },
       async handle({ request, params }) {
-        const name = params.name!;
+        const { name } = params;
         const kind = ASSET_NAME.exec(name)?.[1] as AssetKind | undefined;
         if (kind === undefined) {
           throw new GatewayError("route_not_found", "The dashboard has no such file.");
@@ -128,11 +128,11 @@ export function pageRoutes(bundle: PageBundle): RouteDefinition[] {
         const asset = (await bundle.assets())[kind];
         return asset.file.answer(request, name === asset.name ? CURRENT : OUTDATED);
       },
-    },
+    }),
   ];
 }
 
-function publicGet(path: string, summary: string) {
+function publicGet<Path extends string>(path: Path, summary: string) {
   const common = { tag: "Dashboard", access: { kind: "public" }, ignoresQuery: true } as const;
   return { method: "GET", path, summary, ...common } as const;
 }

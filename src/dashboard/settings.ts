@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { MAX_PAYMENT_USD, MIN_PAYMENT_USD } from "../billing/payments/interface.ts";
 import type { PlanBilling } from "../billing/payments/plan-billing.ts";
 import { jsonResponse } from "../http/error-response.ts";
-import { type KeyAccess, nullable, type RouteDefinition } from "../http/route.ts";
+import { type KeyAccess, nullable, type RouteDefinition, route } from "../http/route.ts";
 import { ENTITIES } from "../inference/guardrails/screening/personal-data.ts";
 import { feePercentOf, PLANS, planOf } from "../lib/plans.ts";
 import { isoTime } from "../lib/utc-time.ts";
@@ -167,7 +167,7 @@ export function settingsRoutes(
         });
       },
     },
-    {
+    route({
       method: "DELETE",
       path: `${path}/sign-ins/:id`,
       tag,
@@ -181,8 +181,8 @@ export function settingsRoutes(
         404: { description: "No key with this id exists, and no user with this id is signed in" },
       },
       handle: async (context) =>
-        jsonResponse({ ended: await sessions.endSessionsOf(context.params.id!, context) }),
-    },
+        jsonResponse({ ended: await sessions.endSessionsOf(context.params.id, context) }),
+    }),
   ];
 }
 

@@ -54,7 +54,11 @@ export interface OperatorIdentity {
   readonly name: string;
 }
 
-export interface RequestContext<Body = unknown, Query = Readonly<Record<string, unknown>>> {
+export interface RequestContext<
+  Body = unknown,
+  Query = Readonly<Record<string, unknown>>,
+  Params = Readonly<Record<string, string>>,
+> {
   readonly request: Request;
   readonly requestId: string;
   /**
@@ -69,7 +73,7 @@ export interface RequestContext<Body = unknown, Query = Readonly<Record<string, 
   /** Monotonic milliseconds at which the request arrived. */
   readonly startedMs: number;
   /** Path parameters, percent-decoded. */
-  readonly params: Readonly<Record<string, string>>;
+  readonly params: Params;
   /** Query parameters, checked against the route's schema; numbers and booleans are parsed strictly. */
   readonly query: Query;
   /**
@@ -192,16 +196,32 @@ export interface RouteDefinition {
   handle(context: RequestContext): Response | Promise<Response>;
 }
 
+/** The parameters of a path: `{ id: string }` of /v1/keys/:id. A wildcard is the parameter `*`. */
+type PathParams<Path extends string> = Path extends `${infer Segment}/${infer Rest}`
+  ? PathParams<Segment> & PathParams<Rest>
+  : Path extends `:${infer Name}`
+    ? Readonly<Record<Name, string>>
+    : Readonly<Record<Path extends "*" ? Path : never, string>>;
+
 /**
- * Returns the route unchanged. The types of the schemas apply to the body and the query that its
- * handler receives; the pipeline has checked both against the schemas.
+ * Returns the route unchanged. The types of the path and of the schemas apply to the parameters, the body and the
+ * query that its handler receives; the pipeline has checked body and query against the schemas.
  */
-export function route<Body extends TSchema = TSchema, Query extends TSchema = TSchema>(
-  definition: Omit<RouteDefinition, "body" | "query" | "handle"> & {
+export function route<
+  Path extends string,
+  Body extends TSchema = TSchema,
+  Query extends TSchema = TSchema,
+>(
+  definition: Omit<RouteDefinition, "path" | "body" | "query" | "handle"> & {
+    readonly path: Path;
     readonly body?: Body;
     readonly query?: Query;
     handle(
-      context: RequestContext<Static<Body>, Static<Query> & Readonly<Record<string, unknown>>>,
+      context: RequestContext<
+        Static<Body>,
+        Static<Query> & Readonly<Record<string, unknown>>,
+        PathParams<Path>
+      >,
     ): Response | Promise<Response>;
   },
 ): RouteDefinition {

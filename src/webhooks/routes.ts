@@ -252,7 +252,7 @@ function collectionRoutes(webhooks: Webhooks): RouteDefinition[] {
 
 function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
   return [
-    {
+    route({
       method: "GET",
       path: "/v1/webhooks/:id",
       tag,
@@ -264,10 +264,10 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       },
       async handle(context) {
         return jsonResponse(
-          webhookShape(await webhooks.find(organizationOf(context), context.params.id!)),
+          webhookShape(await webhooks.find(organizationOf(context), context.params.id)),
         );
       },
-    },
+    }),
     route({
       method: "PATCH",
       path: "/v1/webhooks/:id",
@@ -283,14 +283,14 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
         const organizationId = organizationOf(context);
         const record = await webhooks.change(
           organizationId,
-          context.params.id!,
+          context.params.id,
           changed,
           context.author,
         );
         return jsonResponse(webhookShape(record));
       },
     }),
-    {
+    route({
       method: "DELETE",
       path: "/v1/webhooks/:id",
       tag,
@@ -299,15 +299,15 @@ function settingRoutes(webhooks: Webhooks): RouteDefinition[] {
       access,
       responses: { 200: { description: "The webhook was deleted.", schema: deletedWebhook } },
       async handle(context) {
-        await webhooks.remove(organizationOf(context), context.params.id!, context.author);
+        await webhooks.remove(organizationOf(context), context.params.id, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });
       },
-    },
+    }),
   ];
 }
 
 function secretRoute(webhooks: Webhooks): RouteDefinition {
-  return {
+  return route({
     method: "POST",
     path: "/v1/webhooks/:id/rotate_secret",
     tag,
@@ -324,7 +324,7 @@ function secretRoute(webhooks: Webhooks): RouteDefinition {
     async handle(context) {
       const { record, secret, previousUntilMs } = await webhooks.rotateSecret(
         organizationOf(context),
-        context.params.id!,
+        context.params.id,
         context.author,
       );
       const expiresAt = isoTime(previousUntilMs);
@@ -334,7 +334,7 @@ function secretRoute(webhooks: Webhooks): RouteDefinition {
         previous_secret_expires_at: expiresAt,
       });
     },
-  };
+  });
 }
 
 function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
@@ -353,7 +353,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       async handle(context) {
         const { type } = context.body;
         const organizationId = organizationOf(context);
-        const { eventId, attempt } = await webhooks.test(organizationId, context.params.id!, type);
+        const { eventId, attempt } = await webhooks.test(organizationId, context.params.id, type);
         return jsonResponse(sentShape(eventId, attempt));
       },
     }),
@@ -369,7 +369,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       async handle(context) {
         const query = context.query;
         const limit = query.limit ?? DEFAULT_PAGE;
-        const deliveries = await webhooks.deliveries(organizationOf(context), context.params.id!, {
+        const deliveries = await webhooks.deliveries(organizationOf(context), context.params.id, {
           limit,
           after: query.after,
           status: query.status,
@@ -378,7 +378,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
         return jsonResponse({ data, has_more: deliveries.length > limit });
       },
     }),
-    {
+    route({
       method: "POST",
       path: "/v1/webhooks/:id/deliveries/:delivery_id/redeliver",
       tag,
@@ -392,8 +392,8 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       async handle(context) {
         const { delivery, attempt } = await webhooks.redeliver(
           organizationOf(context),
-          context.params.id!,
-          context.params.delivery_id!,
+          context.params.id,
+          context.params.delivery_id,
           context.author,
         );
         return jsonResponse({
@@ -401,7 +401,7 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
           ...sentShape(delivery.eventId, attempt),
         });
       },
-    },
+    }),
   ];
 }
 

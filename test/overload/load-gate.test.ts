@@ -10,7 +10,7 @@ import {
 import { compileRoute, RequestRun } from "../../src/http/pipeline.ts";
 import type { Access, RouteDefinition } from "../../src/http/route.ts";
 import { receiveUpload } from "../../src/jobs/files/routes.ts";
-import { eventStream } from "../../src/jobs/fine-tuning/routes.ts";
+import { feedResponse } from "../../src/jobs/fine-tuning/routes.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { GatewayError } from "../../src/lib/errors.ts";
 import { EventLoopLag } from "../../src/platform/telemetry/process-metrics.ts";
@@ -215,7 +215,7 @@ test("the connection of a job's events may be quiet while they come, and no long
     connection.push("quiet");
     yield { kind: "done" } as const;
   };
-  const told = await eventStream(feed(), () => void connection.push("may expire")).text();
+  const told = await feedResponse(feed(), () => void connection.push("may expire")).text();
   expect(told).toEndWith("data: [DONE]\n\n");
   expect(connection).toEqual(["quiet", "may expire"]);
 });

@@ -270,7 +270,7 @@ function organizationRoutes(organizations: OrganizationAdministration): RouteDef
         });
       },
     }),
-    {
+    route({
       ...common,
       method: "GET",
       path: "/v1/admin/organizations/:id",
@@ -281,9 +281,9 @@ function organizationRoutes(organizations: OrganizationAdministration): RouteDef
         404: NOT_FOUND,
       },
       async handle(context) {
-        return jsonResponse(organizationShape(await organizations.find(context.params.id!)));
+        return jsonResponse(organizationShape(await organizations.find(context.params.id)));
       },
-    },
+    }),
   ];
 }
 
@@ -340,7 +340,7 @@ function organizationChangeRoutes(organizations: OrganizationAdministration): Ro
       async handle(context) {
         const change = organizationChangeOf(context.body);
         return jsonResponse(
-          organizationShape(await organizations.change(context.params.id!, change, context.author)),
+          organizationShape(await organizations.change(context.params.id, change, context.author)),
         );
       },
     }),
@@ -371,7 +371,7 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
           throw invalid("description must have characters other than spaces.", "description");
         }
         const entry = await credit.adjust(sourceOf(context), {
-          organizationId: context.params.id!,
+          organizationId: context.params.id,
           amountNano: amount,
           description: body.description,
         });
@@ -398,7 +398,7 @@ function creditRoutes(credit: OperatorCredit): RouteDefinition[] {
         const body = context.body;
         const { amount_usd: amountUsd } = body;
         const entry = await credit.refund(sourceOf(context), {
-          organizationId: context.params.id!,
+          organizationId: context.params.id,
           chargeId: body.transaction_id,
           amountNano: amountUsd === undefined ? undefined : amountNano(amountUsd, "amount_usd"),
         });

@@ -151,7 +151,7 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
         return jsonResponse({ data: listed.map(shapeOf), total });
       },
     }),
-    {
+    route({
       method: "GET",
       path: "/v1/budgets/:id",
       tag,
@@ -160,8 +160,8 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       access,
       responses: { 200: budgetResponse },
       handle: async (context) =>
-        jsonResponse(shapeOf(await budgets.find(organizationOf(context), context.params.id!))),
-    },
+        jsonResponse(shapeOf(await budgets.find(organizationOf(context), context.params.id))),
+    }),
     route({
       method: "PATCH",
       path: "/v1/budgets/:id",
@@ -177,11 +177,11 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
         const { params, author } = context;
         const organizationId = organizationOf(context);
         return jsonResponse(
-          shapeOf(await budgets.change(organizationId, params.id!, changed, author)),
+          shapeOf(await budgets.change(organizationId, params.id, changed, author)),
         );
       },
     }),
-    {
+    route({
       method: "DELETE",
       path: "/v1/budgets/:id",
       tag,
@@ -190,10 +190,10 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       access,
       responses: { 200: { description: "The budget was deleted.", schema: deletedBudget } },
       async handle(context) {
-        await budgets.remove(organizationOf(context), context.params.id!, context.author);
+        await budgets.remove(organizationOf(context), context.params.id, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });
       },
-    },
+    }),
   ];
 }
 

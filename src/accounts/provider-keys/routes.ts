@@ -103,7 +103,7 @@ export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
         return jsonResponse({ data: listed.map(shapeOf) });
       },
     },
-    {
+    route({
       method: "DELETE",
       path: "/v1/provider_keys/:id",
       tag,
@@ -115,10 +115,10 @@ export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
         200: { description: "The provider key was deleted.", schema: deletedProviderKey },
       },
       async handle(context) {
-        await keys.remove(organizationOf(context), context.params.id!, context.author);
+        await keys.remove(organizationOf(context), context.params.id, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });
       },
-    },
+    }),
   ];
 }
 

@@ -268,7 +268,7 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
         return jsonResponse({ id: added.id, setup_url: added.setupUrl }, 201);
       },
     }),
-    {
+    route({
       method: "PATCH",
       path: `${path}/:id`,
       tag,
@@ -283,13 +283,13 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
       async handle(context) {
         const changed = await methods.makeDefault(
           organizationOf(context),
-          context.params.id!,
+          context.params.id,
           context.author,
         );
         return jsonResponse(methodShape(changed));
       },
-    },
-    {
+    }),
+    route({
       method: "DELETE",
       path: `${path}/:id`,
       tag,
@@ -301,11 +301,11 @@ function methodRoutes({ methods, publicUrl: publicBase }: BillingServices): Rout
         404: NO_METHOD,
       },
       async handle(context) {
-        const id = context.params.id!;
+        const { id } = context.params;
         await methods.remove(organizationOf(context), id, context.author);
         return jsonResponse({ id, deleted: true });
       },
-    },
+    }),
   ];
 }
 
@@ -335,20 +335,20 @@ function testPaymentRoutes({ payments }: BillingServices): RouteDefinition[] {
       { headers: TEST_PAGE_HEAD },
     );
   return [
-    {
+    route({
       ...description,
       method: "GET",
       operationId: "billing.test_payments.retrieve",
       summary: "Show the page on which the holder of a test card authenticates",
       responses: { 200: { description: "The page.", contentType: "text/html" }, 404: missing },
       async handle({ params }) {
-        if (!(await payments.awaitsTestPayer(params.id!, params.token!))) throw notAwaited();
+        if (!(await payments.awaitsTestPayer(params.id, params.token))) throw notAwaited();
         return page(
           "<p>You are the holder of the test card.</p><form method=post><button>Authenticate</button></form>",
         );
       },
-    },
-    {
+    }),
+    route({
       ...description,
       method: "POST",
       operationId: "billing.test_payments.authenticate",
@@ -358,10 +358,10 @@ function testPaymentRoutes({ payments }: BillingServices): RouteDefinition[] {
         404: missing,
       },
       async handle({ params }) {
-        if (!(await payments.authenticateTest(params.id!, params.token!))) throw notAwaited();
+        if (!(await payments.authenticateTest(params.id, params.token))) throw notAwaited();
         return page("<p>The test payment was authenticated and credited.</p>");
       },
-    },
+    }),
   ];
 }
 

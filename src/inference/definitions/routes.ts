@@ -76,7 +76,7 @@ export function definitionRoutes(
         return jsonResponse({ data: records.map((record) => answerOf(group, record)) });
       },
     },
-    {
+    route({
       method: "GET",
       path: `${path}/:id`,
       tag,
@@ -85,8 +85,8 @@ export function definitionRoutes(
       access,
       responses: { 200: single },
       handle: async (context) =>
-        answer(await definitions.find(organizationOf(context), context.params.id!)),
-    },
+        answer(await definitions.find(organizationOf(context), context.params.id)),
+    }),
     route({
       method: "PATCH",
       path: `${path}/:id`,
@@ -104,7 +104,7 @@ export function definitionRoutes(
         const { name: given, ...stated } = context.body;
         const record = await definitions.change(
           organizationOf(context),
-          context.params.id!,
+          context.params.id,
           (current) => ({
             name: given ?? current.name,
             body: group.bodyOf(stated, current.body),
@@ -114,7 +114,7 @@ export function definitionRoutes(
         return answer(record);
       },
     }),
-    {
+    route({
       method: "DELETE",
       path: `${path}/:id`,
       tag,
@@ -123,10 +123,10 @@ export function definitionRoutes(
       access,
       responses: { 200: { description: `The ${noun} was deleted.`, schema: deleted } },
       async handle(context) {
-        await definitions.remove(organizationOf(context), context.params.id!, context.author);
+        await definitions.remove(organizationOf(context), context.params.id, context.author);
         return jsonResponse({ id: context.params.id, deleted: true });
       },
-    },
+    }),
   ];
 }
 

@@ -1,5 +1,5 @@
 import { downloadResponse } from "../../http/download.ts";
-import type { RouteDefinition } from "../../http/route.ts";
+import { type RouteDefinition, route } from "../../http/route.ts";
 import { MEDIA_PATH, type MediaLinks } from "./media-links.ts";
 
 /**
@@ -18,7 +18,7 @@ const EXTENSIONS: Readonly<Record<string, { extension: string; isShown: boolean 
 /** Returns the route of links to generated media. */
 export function mediaRoutes(media: Pick<MediaLinks, "find">): RouteDefinition[] {
   return [
-    {
+    route({
       method: "GET",
       path: `${MEDIA_PATH}/:id`,
       tag: "Images",
@@ -35,7 +35,7 @@ export function mediaRoutes(media: Pick<MediaLinks, "find">): RouteDefinition[] 
         416: { description: "The image has no such range." },
       },
       async handle(context) {
-        const id = context.params.id!;
+        const { id } = context.params;
         const stored = await media.find(id);
         const kind = EXTENSIONS[stored.contentType] ?? { extension: "bin", isShown: false };
         return downloadResponse(context, {
@@ -48,6 +48,6 @@ export function mediaRoutes(media: Pick<MediaLinks, "find">): RouteDefinition[] 
           open: (range) => stored.read(range),
         });
       },
-    },
+    }),
   ];
 }

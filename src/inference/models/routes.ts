@@ -56,7 +56,7 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
     countRoute(catalogue),
     searchRoute(catalogue),
     compareRoute(catalogue),
-    {
+    route({
       ...common,
       method: "GET",
       path: "/v1/models/*",
@@ -71,13 +71,16 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
         404: { description: "There is no such model." },
       },
       async handle(context) {
-        const model = await catalogue.find(organizationOf(context), nameOf(context));
+        const model = await catalogue.find(
+          organizationOf(context),
+          nameInPath(context.params["*"]),
+        );
         return jsonResponse(
           isAnthropicClient(context.request) ? anthropicModel(model) : catalogue.detail(model),
         );
       },
-    },
-    {
+    }),
+    route({
       ...common,
       method: "DELETE",
       path: "/v1/models/*",
@@ -90,10 +93,14 @@ export function modelRoutes(catalogue: ModelCatalogue): RouteDefinition[] {
         404: { description: "There is no such model." },
       },
       async handle(context) {
-        const id = await catalogue.remove(context.caller.key, nameOf(context), context.author);
+        const id = await catalogue.remove(
+          context.caller.key,
+          nameInPath(context.params["*"]),
+          context.author,
+        );
         return jsonResponse({ id, object: "model", deleted: true });
       },
-    },
+    }),
   ];
 }
 
@@ -231,10 +238,6 @@ function compareRoute(catalogue: ModelCatalogue): RouteDefinition {
 
 function organizationOf(context: RequestContext): string {
   return context.caller.key.organizationId;
-}
-
-function nameOf(context: RequestContext): string {
-  return nameInPath(context.params["*"] ?? "");
 }
 
 /**

@@ -14,6 +14,7 @@ import { referredId } from "../endpoints/responses/item-references.ts";
 import type { Item } from "../endpoints/responses/request.ts";
 import { assertItems } from "../endpoints/responses/request-checks.ts";
 import { inputItem } from "../endpoints/responses/schema.ts";
+import type { PageOptions } from "../endpoints/responses/stored-items.ts";
 import type { Conversations } from "./conversations.ts";
 import { include, itemList, itemsQuery, pageOf, readPage, storedItem } from "./item-pages.ts";
 import { jsonOf } from "./stored-routes.ts";
@@ -73,7 +74,9 @@ export function conversationRoutes(
   const common = { tag, access };
   return [
     route({
-      ...{ ...common, method: "POST", path },
+      ...common,
+      method: "POST",
+      path,
       operationId: "conversations.create",
       summary: "Create a conversation",
       body: newConversation,
@@ -84,43 +87,48 @@ export function conversationRoutes(
         return shown(await conversations.create(ownerOf(context), body.metadata ?? {}, added));
       },
     }),
-    {
-      ...{ ...common, method: "GET", path: conversationPath },
+    route({
+      ...common,
+      method: "GET",
+      path: conversationPath,
       operationId: "conversations.retrieve",
       summary: "Retrieve a conversation",
       responses: FOUND,
-      handle: async (context) => shown(await conversations.find(ownerOf(context), idOf(context))),
-    },
+      handle: async (context) =>
+        shown(await conversations.find(ownerOf(context), context.params.id)),
+    }),
     route({
-      ...{
-        ...common,
-        method: "POST",
-        path: conversationPath,
-        operationId: "conversations.update",
-        summary: "Set the metadata of a conversation",
-      },
+      ...common,
+      method: "POST",
+      path: conversationPath,
+      operationId: "conversations.update",
+      summary: "Set the metadata of a conversation",
       body: changedConversation,
       responses: FOUND,
       async handle(context) {
         const { metadata: changed } = context.body;
-        return shown(await conversations.update(ownerOf(context), idOf(context), changed));
+        return shown(await conversations.update(ownerOf(context), context.params.id, changed));
       },
     }),
-    {
-      ...{ ...common, method: "DELETE", path: conversationPath },
+    route({
+      ...common,
+      method: "DELETE",
+      path: conversationPath,
       operationId: "conversations.delete",
       summary: "Delete a conversation",
       responses: {
         200: { description: "The conversation was deleted.", schema: deletedConversation },
       },
       async handle(context) {
-        const id = idOf(context);
+        const { id } = context.params;
         await conversations.delete(ownerOf(context), id);
         return jsonResponse({ id, object: "conversation.deleted", deleted: true });
       },
-    },
+    }),
     route({
-      ...{ ...common, method: "POST", path: `${conversationPath}/items` },
+      ...common,
+      method: "POST",
+      path: `${conversationPath}/items`,
       operationId: "conversations.items.create",
       summary: "Add items to a conversation",
       query: includeQuery,
@@ -128,58 +136,63 @@ export function conversationRoutes(
       responses: LISTED,
       async handle(context) {
         const { items: added } = context.body;
-        const data = await conversations.addItems(ownerOf(context), idOf(context), checked(added));
+        const { id } = context.params;
+        const data = await conversations.addItems(ownerOf(context), id, checked(added));
         const ends = { first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null };
         return jsonResponse({ object: "list", data, ...ends, has_more: false });
       },
     }),
-    {
-      ...{ ...common, method: "GET", path: `${conversationPath}/items` },
+    route({
+      ...common,
+      method: "GET",
+      path: `${conversationPath}/items`,
       operationId: "conversations.items.list",
       summary: "List the items of a conversation",
       description: "Contains the items of its responses and the added items.",
       query: itemsQuery,
       responses: LISTED,
-      handle: (context) => read(conversations, thread, context, pageOf(context)),
-    },
-    {
-      ...{ ...common, method: "GET", path: `${conversationPath}/items/:item_id` },
+      handle: (context) => read(conversations, thread, context, pageOf(context.query)),
+    }),
+    route({
+      ...common,
+      method: "GET",
+      path: `${conversationPath}/items/:item_id`,
       operationId: "conversations.items.retrieve",
       summary: "Retrieve an item of a conversation",
       query: includeQuery,
       responses: { 200: { description: "The item.", schema: storedItem } },
-      handle: (context) => read(conversations, thread, context, onlyOf(context)),
-    },
-    {
-      ...{ ...common, method: "DELETE", path: `${conversationPath}/items/:item_id` },
+      handle: (context) => read(conversations, thread, context, only(context.params.item_id)),
+    }),
+    route({
+      ...common,
+      method: "DELETE",
+      path: `${conversationPath}/items/:item_id`,
       operationId: "conversations.items.delete",
       summary: "Delete an item of a conversation",
       responses: FOUND,
       async handle(context) {
-        const { only } = onlyOf(context);
-        await read(conversations, thread, context, onlyOf(context));
-        await conversations.removeItem(idOf(context), only);
-        return shown(await conversations.find(ownerOf(context), idOf(context)));
+        const { id, item_id: itemId } = context.params;
+        await read(conversations, thread, context, only(itemId));
+        await conversations.removeItem(id, itemId);
+        return shown(await conversations.find(ownerOf(context), id));
       },
-    },
+    }),
   ];
 }
 
-const ownerOf = ({ caller }: RequestContext): string => caller.key.organizationId;
-const idOf = ({ params }: RequestContext): string => params.id!;
+const ownerOf = ({ caller }: Pick<RequestContext, "caller">): string => caller.key.organizationId;
 
-function onlyOf(context: RequestContext) {
-  return { ...pageOf(context), only: context.params.item_id! };
-}
+/** Returns the page options of a single item. */
+const only = (itemId: string): PageOptions => ({ ...pageOf({}), only: itemId });
 
 async function read(
   conversations: Conversations,
   thread: AnswerThread,
-  context: RequestContext,
-  options: ReturnType<typeof pageOf>,
+  context: RequestContext<unknown, RequestContext["query"], { readonly id: string }>,
+  options: PageOptions,
 ): Promise<Response> {
   const owner = ownerOf(context);
-  const { items: all, removedItems } = await conversations.items(owner, idOf(context));
+  const { items: all, removedItems } = await conversations.items(owner, context.params.id);
   const removed = { removed: removedItems };
   const json = await readPage(thread, owner, all, { ...options, ...removed });
   return jsonOf(context, Buffer.from(json));

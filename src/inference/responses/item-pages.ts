@@ -1,6 +1,6 @@
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
 import { MAX_WHOLE_BYTES } from "../../http/read-body.ts";
-import { nullable, type RequestContext } from "../../http/route.ts";
+import { nullable } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { SharedBytesWriter } from "../../lib/shared-bytes.ts";
 import { type AnswerThread, readAnswerText } from "../../providers/thread-work.ts";
@@ -40,13 +40,13 @@ export const itemList = Type.Object(
   { title: "ConversationItemList" },
 );
 
-/** Returns the page options of a request. */
-export function pageOf({ query }: RequestContext): PageOptions {
-  return {
-    limit: (query.limit as number | undefined) ?? DEFAULT_PAGE,
-    order: (query.order as "asc" | "desc" | undefined) ?? "desc",
-    after: query.after as string | undefined,
-  };
+/** Returns the page options of a request's query. */
+export function pageOf({
+  limit = DEFAULT_PAGE,
+  order = "desc",
+  after,
+}: Static<typeof itemsQuery>): PageOptions {
+  return { limit, order, after };
 }
 
 /**

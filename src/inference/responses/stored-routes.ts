@@ -1,11 +1,11 @@
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
 import { isRunning } from "../../../db/queries/background-responses.ts";
 import { jsonResponse } from "../../http/error-response.ts";
-import type { Access, RequestContext, RouteDefinition } from "../../http/route.ts";
+import { type Access, type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
 import { bodyInPieces } from "../../lib/body-pieces.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { AnswerThread } from "../../providers/thread-work.ts";
-import { type ResponseStore, responseNotFound } from "../endpoints/responses/response-store.ts";
+import { responseNotFound } from "../endpoints/responses/response-store.ts";
 import { responseAnswer, responseEvent } from "../endpoints/responses/schema.ts";
 import { eventsOf, type ResponseServices } from "./background-routes.ts";
 import { include, itemList, itemsQuery, pageOf, readPage } from "./item-pages.ts";
@@ -44,7 +44,7 @@ export function storedResponseRoutes(
 ): RouteDefinition[] {
   const { store, background, runs } = services;
   return [
-    {
+    route({
       method: "GET",
       path: "/v1/responses/:id",
       tag,
@@ -61,8 +61,8 @@ export function storedResponseRoutes(
         },
       },
       handle: (context) => retrieve(services, context),
-    },
-    {
+    }),
+    route({
       method: "POST",
       path: "/v1/responses/:id/cancel",
       tag,
@@ -74,7 +74,7 @@ export function storedResponseRoutes(
       },
       async handle(context) {
         const { organizationId } = context.caller.key;
-        const id = context.params.id!;
+        const { id } = context.params;
         if ((await background.find(organizationId, id)) === undefined) {
           if ((await store.response(organizationId, id)) === undefined) throw responseNotFound();
           throw new GatewayError(
@@ -85,8 +85,8 @@ export function storedResponseRoutes(
         await runs.cancelAnywhere(organizationId, id);
         return jsonOf(context, await background.response(organizationId, id));
       },
-    },
-    {
+    }),
+    route({
       method: "GET",
       path: "/v1/responses/:id/input_items",
       tag,
@@ -96,9 +96,15 @@ export function storedResponseRoutes(
       access,
       query: itemsQuery,
       responses: { 200: { description: "A page of items.", schema: itemList } },
-      handle: (context) => listInput(store, thread, context),
-    },
-    {
+      async handle(context) {
+        const { organizationId } = context.caller.key;
+        const body = await store.readInput(organizationId, context.params.id, (items) =>
+          readPage(thread, organizationId, items, pageOf(context.query)),
+        );
+        return jsonOf(context, Buffer.from(body));
+      },
+    }),
+    route({
       method: "DELETE",
       path: "/v1/responses/:id",
       tag,
@@ -106,8 +112,7 @@ export function storedResponseRoutes(
       summary: "Delete a stored response",
       access,
       responses: { 200: { description: "The response was deleted.", schema: deletedResponse } },
-      async handle({ caller, params }) {
-        const id = params.id!;
+      async handle({ caller, params: { id } }) {
         const { organizationId } = caller.key;
         const current = await background.find(organizationId, id);
         if (current !== undefined && isRunning(current.state)) {
@@ -116,15 +121,18 @@ export function storedResponseRoutes(
         await store.delete(organizationId, id);
         return jsonResponse({ id, object: "response", deleted: true });
       },
-    },
+    }),
   ];
 }
 
-async function retrieve(services: ResponseServices, context: RequestContext): Promise<Response> {
+async function retrieve(
+  services: ResponseServices,
+  context: RequestContext<unknown, Static<typeof getQuery>, { readonly id: string }>,
+): Promise<Response> {
   const { background } = services;
-  const { caller, params, query } = context;
+  const { caller, query } = context;
   const { organizationId } = caller.key;
-  const id = params.id!;
+  const { id } = context.params;
   if (query.stream !== true) {
     if (query.starting_after !== undefined) {
       const message = 'Query parameter "starting_after": needs stream=true';
@@ -137,24 +145,11 @@ async function retrieve(services: ResponseServices, context: RequestContext): Pr
     const message = "stream: only a response that was created with background true has a stream.";
     throw new GatewayError("unsupported_parameter", message, { param: "stream" });
   }
-  const startingAfter = (query.starting_after as number | undefined) ?? -1;
+  const startingAfter = query.starting_after ?? -1;
   const { open } = services.following.reserve(organizationId);
   return eventsOf(context, open, { id, startingAfter });
 }
 
 export function jsonOf(context: RequestContext, json: Uint8Array): Response {
   return context.respond(bodyInPieces(json), { "content-type": "application/json" });
-}
-
-async function listInput(
-  store: ResponseStore,
-  thread: AnswerThread,
-  context: RequestContext,
-): Promise<Response> {
-  const { caller, params } = context;
-  const { organizationId } = caller.key;
-  const body = await store.readInput(organizationId, params.id!, (items) =>
-    readPage(thread, organizationId, items, pageOf(context)),
-  );
-  return jsonOf(context, Buffer.from(body));
 }

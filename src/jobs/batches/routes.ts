@@ -164,7 +164,7 @@ export function batchRoutes(batches: Batches): RouteDefinition[] {
         });
       },
     }),
-    {
+    route({
       method: "GET",
       path: "/v1/batches/:id",
       tag,
@@ -173,9 +173,9 @@ export function batchRoutes(batches: Batches): RouteDefinition[] {
       access: reading,
       responses: { 200: batch, 404: NOT_FOUND },
       handle: async ({ caller, params }) =>
-        jsonResponse(batchShape(await batches.find(caller.key.organizationId, params.id!))),
-    },
-    {
+        jsonResponse(batchShape(await batches.find(caller.key.organizationId, params.id))),
+    }),
+    route({
       method: "POST",
       path: "/v1/batches/:id/cancel",
       tag,
@@ -188,8 +188,8 @@ export function batchRoutes(batches: Batches): RouteDefinition[] {
         409: { description: "The batch has ended." },
       },
       handle: async ({ caller, params }) =>
-        jsonResponse(batchShape(await batches.cancel(caller.key.organizationId, params.id!))),
-    },
+        jsonResponse(batchShape(await batches.cancel(caller.key.organizationId, params.id))),
+    }),
   ];
 }
 

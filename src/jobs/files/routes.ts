@@ -1,4 +1,4 @@
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
 import { attachment, downloadResponse } from "../../http/download.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import { leastFileBytes, oneFileLimits, type Pace, readForm } from "../../http/multipart.ts";
@@ -169,7 +169,7 @@ function recordRoutes({
       handle: async (context) =>
         jsonResponse(fileShape(await receiveUpload(context, uploads, receiving))),
     },
-    {
+    route({
       method: "GET",
       path: "/v1/files",
       tag,
@@ -179,8 +179,8 @@ function recordRoutes({
       query: listFilesQuery,
       responses: { 200: { description: "A page of files.", schema: fileList } },
       handle: (context) => list(context, files),
-    },
-    {
+    }),
+    route({
       method: "GET",
       path: "/v1/files/:id",
       tag,
@@ -188,9 +188,10 @@ function recordRoutes({
       summary: "Retrieve file",
       access: reading,
       responses: { 200: { description: "The file.", schema: fileObject } },
-      handle: async (context) => jsonResponse(fileShape(await findFile(context, files))),
-    },
-    {
+      handle: async ({ caller, params }) =>
+        jsonResponse(fileShape(await files.find(caller.key.organizationId, params.id))),
+    }),
+    route({
       method: "DELETE",
       path: "/v1/files/:id",
       tag,
@@ -199,16 +200,16 @@ function recordRoutes({
       access: writing,
       responses: { 200: { description: "The file was deleted.", schema: deletedFile } },
       async handle(context) {
-        await files.remove(context.caller.key.organizationId, context.params.id!);
+        await files.remove(context.caller.key.organizationId, context.params.id);
         return jsonResponse({ id: context.params.id, object: "file", deleted: true });
       },
-    },
+    }),
   ];
 }
 
 function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies): RouteDefinition[] {
   return [
-    {
+    route({
       method: "GET",
       path: "/v1/files/:id/content",
       tag,
@@ -216,9 +217,13 @@ function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies):
       summary: "Download file content",
       access: reading,
       responses: CONTENT,
-      handle: async (context) => contentResponse(context, files, await findFile(context, files)),
-    },
-    {
+      async handle(context) {
+        const { caller, params } = context;
+        const file = await files.find(caller.key.organizationId, params.id);
+        return contentResponse(context, files, file);
+      },
+    }),
+    route({
       method: "GET",
       path: "/v1/files/:id/download_url",
       tag,
@@ -231,16 +236,11 @@ function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies):
           schema: downloadUrl,
         },
       },
-      handle: async (context) =>
-        jsonResponse(
-          await downloadUrlShape(
-            context.request,
-            files,
-            await findFile(context, files),
-            publicBase,
-          ),
-        ),
-    },
+      async handle({ request, caller, params }) {
+        const file = await files.find(caller.key.organizationId, params.id);
+        return jsonResponse(await downloadUrlShape(request, files, file, publicBase));
+      },
+    }),
     route({
       method: "GET",
       path: "/v1/files/:id/download",
@@ -252,25 +252,18 @@ function contentRoutes({ files, publicUrl: publicBase }: FileRouteDependencies):
       responses: CONTENT,
       async handle(context) {
         const proof = context.query;
-        return contentResponse(context, files, await files.findByLink(context.params.id!, proof));
+        return contentResponse(context, files, await files.findByLink(context.params.id, proof));
       },
     }),
   ];
 }
 
-function findFile({ caller, params }: RequestContext, files: FileLibrary): Promise<FileRecord> {
-  return files.find(caller.key.organizationId, params.id!);
-}
-
-async function list(context: RequestContext, files: FileLibrary): Promise<Response> {
-  const query = context.query as {
-    purpose?: string;
-    limit?: number;
-    order?: "asc" | "desc";
-    after?: string;
-  };
+async function list(
+  { caller, query }: RequestContext<unknown, Static<typeof listFilesQuery>>,
+  files: FileLibrary,
+): Promise<Response> {
   const { files: listed, hasMore } = await files.list({
-    organizationId: context.caller.key.organizationId,
+    organizationId: caller.key.organizationId,
     purpose: query.purpose,
     order: query.order ?? "desc",
     after: query.after,

@@ -111,8 +111,6 @@ export class FineTuning {
 
   /** Returns a job. Throws 404 job_not_found if the job does not exist. */
   async find(organizationId: string, id: string): Promise<JobRecord> {
-    // The database accepts no character 0, which a path can contain.
-    if (id.includes("\0")) throw notFound();
     const job = await findJob(this.#dependencies.sql, organizationId, id);
     if (job === undefined) throw notFound();
     return job;

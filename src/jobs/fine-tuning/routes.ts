@@ -1,7 +1,7 @@
-import { Stream } from "@elysiajs/stream";
-import { Type } from "typebox";
+import { type Static, Type } from "typebox";
 import type { JobEvent } from "../../../db/queries/fine-tuning-events.ts";
 import { jsonResponse } from "../../http/error-response.ts";
+import { eventStream } from "../../http/event-stream.ts";
 import {
   type Access,
   nullable,
@@ -205,7 +205,7 @@ interface CreateBody {
 export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
   return [
     createRoute(fineTuning),
-    {
+    route({
       method: "GET",
       path: "/v1/fine_tuning/jobs",
       tag,
@@ -215,11 +215,14 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
       query: pageQuery,
       responses: { 200: { description: "A page of jobs, newest first.", schema: jobList } },
       async handle(context) {
-        const { jobs, hasMore } = await fineTuning.list(organizationOf(context), pageOf(context));
+        const { jobs, hasMore } = await fineTuning.list(
+          organizationOf(context),
+          pageOf(context.query),
+        );
         return jsonResponse({ object: "list", data: jobs.map(jobShape), has_more: hasMore });
       },
-    },
-    {
+    }),
+    route({
       method: "GET",
       path: "/v1/fine_tuning/jobs/:id",
       tag,
@@ -228,12 +231,12 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
       access,
       responses: { 200: { description: "The job.", schema: job }, 404: NOT_FOUND },
       async handle(context) {
-        const job = await fineTuning.find(organizationOf(context), context.params.id!);
+        const job = await fineTuning.find(organizationOf(context), context.params.id);
         return jsonResponse(jobShape(job));
       },
-    },
+    }),
     eventsRoute(fineTuning),
-    {
+    route({
       method: "POST",
       path: "/v1/fine_tuning/jobs/:id/cancel",
       tag,
@@ -246,10 +249,10 @@ export function fineTuningRoutes(fineTuning: FineTuning): RouteDefinition[] {
         409: { description: "The job has ended." },
       },
       async handle(context) {
-        const job = await fineTuning.cancel(organizationOf(context), context.params.id!);
+        const job = await fineTuning.cancel(organizationOf(context), context.params.id);
         return jsonResponse(jobShape(job));
       },
-    },
+    }),
   ];
 }
 
@@ -278,7 +281,7 @@ function createRoute(fineTuning: FineTuning): RouteDefinition {
 }
 
 function eventsRoute(fineTuning: FineTuning): RouteDefinition {
-  return {
+  return route({
     method: "GET",
     path: "/v1/fine_tuning/jobs/:id/events",
     tag,
@@ -296,29 +299,29 @@ function eventsRoute(fineTuning: FineTuning): RouteDefinition {
     },
     async handle(context) {
       const organizationId = organizationOf(context);
-      const id = context.params.id!;
+      const id = context.params.id;
       if (wantsEventStream(context.request)) {
         const lastEventId = context.request.headers.get("last-event-id");
         const { signal } = context.request;
         const follower = { signal, assertAllowed: () => context.admitAgain() };
         const feed = await fineTuning.follow(organizationId, id, lastEventId, follower);
-        return eventStream(feed, context.keepOpen());
+        return feedResponse(feed, context.keepOpen());
       }
-      const { events, hasMore } = await fineTuning.events(organizationId, id, pageOf(context));
+      const { events, hasMore } = await fineTuning.events(
+        organizationId,
+        id,
+        pageOf(context.query),
+      );
       return jsonResponse({ object: "list", data: events.map(eventShape), has_more: hasMore });
     },
-  };
+  });
 }
 
-function organizationOf(context: RequestContext): string {
+function organizationOf(context: Pick<RequestContext, "caller">): string {
   return context.caller.key.organizationId;
 }
 
-function pageOf(context: RequestContext): { after: string | undefined; limit: number } {
-  const { after, limit = DEFAULT_PAGE } = context.query as {
-    after?: string;
-    limit?: number;
-  };
+function pageOf({ after, limit = DEFAULT_PAGE }: Static<typeof pageQuery>) {
   return { after, limit };
 }
 
@@ -372,29 +375,18 @@ function wantsEventStream(request: Request): boolean {
   });
 }
 
-/**
- * Returns a feed as server-sent events: one frame per event with its id, and `[DONE]` when the job has ended.
- * Frames and content type are set here, because @elysiajs/stream handles other values badly: it leaves some
- * unframed, and some end the process when the client disconnects.
- */
-export function eventStream(feed: AsyncIterable<FeedItem>, onOver: () => void): Response {
-  const { value } = new Stream<Uint8Array>(framesOf(feed, onOver));
-  return new Response(value as unknown as ReadableStream<Uint8Array<ArrayBuffer>>, {
-    headers: {
-      "content-type": "text/event-stream; charset=utf-8",
-      "cache-control": "no-cache",
-      connection: "keep-alive",
-    },
-  });
+/** Returns a feed as server-sent events: one frame per event with its id, and `[DONE]` when the job has ended. */
+export function feedResponse(feed: AsyncIterable<FeedItem>, onOver: () => void): Response {
+  const headers = { "cache-control": "no-cache", connection: "keep-alive" };
+  return eventStream(framesOf(feed, onOver), headers);
 }
 
 async function* framesOf(
   feed: AsyncIterable<FeedItem>,
   onOver: () => void,
-): AsyncGenerator<Uint8Array> {
-  const encoder = new TextEncoder();
+): AsyncGenerator<string> {
   try {
-    for await (const item of feed) yield encoder.encode(frameOf(item));
+    for await (const item of feed) yield frameOf(item);
   } finally {
     onOver();
   }

@@ -1,7 +1,8 @@
+import type { Static } from "typebox";
 import { jsonResponse } from "../../http/error-response.ts";
 import { type Access, type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import type { Attributes, StoreFileStatus } from "../../lib/vector-store.ts";
+import type { Attributes } from "../../lib/vector-store.ts";
 import {
   addBatchBody,
   addFileBody,
@@ -54,10 +55,10 @@ function listRoutes(stores: VectorStores): RouteDefinition[] {
       responses: { 200: file },
       async handle({ caller, params, body }) {
         const added = addedFile(body);
-        return jsonResponse(storeFileShape(await stores.addFile(caller, params.id!, added)));
+        return jsonResponse(storeFileShape(await stores.addFile(caller, params.id, added)));
       },
     }),
-    {
+    route({
       method: "GET",
       path: FILES,
       tag,
@@ -67,19 +68,24 @@ function listRoutes(stores: VectorStores): RouteDefinition[] {
       query: storeFilesQuery,
       responses: { 200: page },
       handle: (context) => list(context, stores),
-    },
+    }),
   ];
 }
 
+interface ListParams {
+  readonly id: string;
+  readonly batch?: string;
+}
+
 async function list(
-  { caller, params, query }: RequestContext,
+  { caller, params, query }: RequestContext<unknown, Static<typeof storeFilesQuery>, ListParams>,
   stores: VectorStores,
 ): Promise<Response> {
   const listed = await stores.listFiles({
     organizationId: caller.key.organizationId,
-    vectorStoreId: params.id!,
+    vectorStoreId: params.id,
     batchId: params.batch,
-    status: query.filter as StoreFileStatus | undefined,
+    status: query.filter,
     page: pageOf(query),
   });
   return jsonResponse(listShape(listed, storeFileShape));
@@ -96,7 +102,7 @@ async function batchResponse(batch: ReturnType<VectorStores["findBatch"]>): Prom
 function singleRoutes(stores: VectorStores): RouteDefinition[] {
   const path = `${FILES}/:file`;
   return [
-    {
+    route({
       method: "GET",
       path,
       tag,
@@ -105,8 +111,8 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       access: reading,
       responses: { 200: file },
       handle: ({ caller, params }) =>
-        fileResponse(stores.findFile(caller.key.organizationId, params.id!, params.file!)),
-    },
+        fileResponse(stores.findFile(caller.key.organizationId, params.id, params.file)),
+    }),
     route({
       method: "POST",
       path,
@@ -119,11 +125,11 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       async handle({ caller: { key }, params, body }) {
         const attributes = body.attributes ?? {};
         return fileResponse(
-          stores.setAttributes(key.organizationId, params.id!, params.file!, attributes),
+          stores.setAttributes(key.organizationId, params.id, params.file, attributes),
         );
       },
     }),
-    {
+    route({
       method: "DELETE",
       path,
       tag,
@@ -137,15 +143,15 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
         },
       },
       async handle({ caller, params }) {
-        await stores.removeFile(caller.key.organizationId, params.id!, params.file!);
+        await stores.removeFile(caller.key.organizationId, params.id, params.file);
         return jsonResponse({
           id: params.file,
           object: "vector_store.file.deleted",
           deleted: true,
         });
       },
-    },
-    {
+    }),
+    route({
       method: "GET",
       path: `${path}/content`,
       tag,
@@ -154,28 +160,22 @@ function singleRoutes(stores: VectorStores): RouteDefinition[] {
       access: reading,
       query: contentQuery,
       responses: { 200: { description: "A page of the indexed chunks.", schema: contentPage } },
-      handle: (context) => content(context, stores),
-    },
+      async handle({ caller, params, query: { page: position = 0 } }) {
+        const { texts, hasMore } = await stores.readContent(
+          caller.key.organizationId,
+          params.id,
+          params.file,
+          { position, limit: CONTENT_PAGE },
+        );
+        return jsonResponse({
+          object: "vector_store.file_content.page",
+          data: texts.map((text) => ({ type: "text", text })),
+          has_more: hasMore,
+          next_page: hasMore ? String(position + CONTENT_PAGE) : null,
+        });
+      },
+    }),
   ];
-}
-
-async function content(
-  { caller, params, query }: RequestContext,
-  stores: VectorStores,
-): Promise<Response> {
-  const position = (query.page as number | undefined) ?? 0;
-  const { texts, hasMore } = await stores.readContent(
-    caller.key.organizationId,
-    params.id!,
-    params.file!,
-    { position, limit: CONTENT_PAGE },
-  );
-  return jsonResponse({
-    object: "vector_store.file_content.page",
-    data: texts.map((text) => ({ type: "text", text })),
-    has_more: hasMore,
-    next_page: hasMore ? String(position + CONTENT_PAGE) : null,
-  });
 }
 
 interface BatchBody {
@@ -198,10 +198,10 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       responses: { 200: batch },
       async handle({ caller, params, body }) {
         const added = batchFiles(body).map(addedFile);
-        return jsonResponse(batchShape(await stores.addBatch(caller, params.id!, added)));
+        return jsonResponse(batchShape(await stores.addBatch(caller, params.id, added)));
       },
     }),
-    {
+    route({
       method: "GET",
       path: `${BATCHES}/:batch`,
       tag,
@@ -210,9 +210,9 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       access: reading,
       responses: { 200: batch },
       handle: ({ caller, params }) =>
-        batchResponse(stores.findBatch(caller.key.organizationId, params.id!, params.batch!)),
-    },
-    {
+        batchResponse(stores.findBatch(caller.key.organizationId, params.id, params.batch)),
+    }),
+    route({
       method: "POST",
       path: `${BATCHES}/:batch/cancel`,
       tag,
@@ -223,9 +223,9 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
         200: { ...batch, description: "The batch. It indexes no further files." },
       },
       handle: ({ caller, params }) =>
-        batchResponse(stores.cancelBatch(caller.key.organizationId, params.id!, params.batch!)),
-    },
-    {
+        batchResponse(stores.cancelBatch(caller.key.organizationId, params.id, params.batch)),
+    }),
+    route({
       method: "GET",
       path: `${BATCHES}/:batch/files`,
       tag,
@@ -235,7 +235,7 @@ function batchRoutes(stores: VectorStores): RouteDefinition[] {
       query: storeFilesQuery,
       responses: { 200: page },
       handle: (context) => list(context, stores),
-    },
+    }),
   ];
 }
 

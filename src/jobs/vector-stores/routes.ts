@@ -43,7 +43,7 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       responses: { 200: store },
       handle: async (context) => jsonResponse(storeShape(await create(context, stores))),
     }),
-    {
+    route({
       method: "GET",
       path: STORES,
       tag,
@@ -56,8 +56,8 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
         jsonResponse(
           listShape(await stores.list(caller.key.organizationId, pageOf(query)), storeShape),
         ),
-    },
-    {
+    }),
+    route({
       method: "GET",
       path: `${STORES}/:id`,
       tag,
@@ -66,8 +66,8 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       access: reading,
       responses: { 200: store },
       handle: async ({ caller, params }) =>
-        jsonResponse(storeShape(await stores.find(caller.key.organizationId, params.id!))),
-    },
+        jsonResponse(storeShape(await stores.find(caller.key.organizationId, params.id))),
+    }),
     route({
       method: "POST",
       path: `${STORES}/:id`,
@@ -77,9 +77,16 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
       access: writing,
       body: updateStoreBody,
       responses: { 200: store },
-      handle: async (context) => jsonResponse(storeShape(await update(context, stores))),
+      async handle({ caller, params, body: { name, metadata, expires_after: expiry } }) {
+        const changed = await stores.update(caller.key.organizationId, params.id, {
+          ...(name !== undefined && { name }),
+          ...(metadata !== undefined && { metadata }),
+          ...(expiry !== undefined && { expiresAfterDays: expiry?.days ?? null }),
+        });
+        return jsonResponse(storeShape(changed));
+      },
     }),
-    {
+    route({
       method: "DELETE",
       path: `${STORES}/:id`,
       tag,
@@ -93,10 +100,10 @@ function storeRoutes(stores: VectorStores): RouteDefinition[] {
         },
       },
       async handle({ caller, params: { id } }) {
-        await stores.remove(caller.key.organizationId, id!);
+        await stores.remove(caller.key.organizationId, id);
         return jsonResponse({ id, object: "vector_store.deleted", deleted: true });
       },
-    },
+    }),
   ];
 }
 
@@ -115,18 +122,6 @@ function create(
   return stores.create(caller, store, files);
 }
 
-function update(
-  { caller, params, body }: RequestContext<Static<typeof updateStoreBody>>,
-  stores: VectorStores,
-) {
-  const { name, metadata, expires_after: expiry } = body;
-  return stores.update(caller.key.organizationId, params.id!, {
-    ...(name !== undefined && { name }),
-    ...(metadata !== undefined && { metadata }),
-    ...(expiry !== undefined && { expiresAfterDays: expiry?.days ?? null }),
-  });
-}
-
 function searchRoute(stores: VectorStores): RouteDefinition {
   return route({
     method: "POST",
@@ -140,7 +135,7 @@ function searchRoute(stores: VectorStores): RouteDefinition {
     async handle(context) {
       const { query, max_num_results, filters, ranking_options } = context.body;
       const queries = typeof query === "string" ? [query] : query;
-      const results = await stores.search(context, context.params.id!, queries, {
+      const results = await stores.search(context, context.params.id, queries, {
         filter: filters === undefined || filters === null ? undefined : readFilter(filters),
         maxResults: max_num_results ?? DEFAULT_RESULTS,
         scoreThreshold: ranking_options?.score_threshold ?? 0,

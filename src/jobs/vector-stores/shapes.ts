@@ -48,8 +48,12 @@ function chunkingOf(stated: StatedChunking | undefined): ChunkingStrategy {
   );
 }
 
-export function pageOf(query: Readonly<Record<string, unknown>>): ListPage {
-  const { limit = DEFAULT_PAGE, order = "desc", after, before } = query as Partial<ListPage>;
+export function pageOf({
+  limit = DEFAULT_PAGE,
+  order = "desc",
+  after,
+  before,
+}: Partial<ListPage>): ListPage {
   return { limit, order, after, before };
 }
 
