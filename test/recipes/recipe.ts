@@ -6,6 +6,8 @@ export interface Recipe {
   readonly heading: string;
   /** The edits that the recipe requires, in its order, without tests, fixtures and generated files. */
   readonly edits: readonly Edit[];
+  /** True if the recipe's step of generating a migration applies. */
+  readonly needsMigration?: true;
   /** Settings of the gateway in which the addition is tried. */
   readonly environment?: Readonly<Record<string, string>>;
   /** Throws unless the addition works, seen from outside. */

@@ -2,7 +2,9 @@ import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { join } from "node:path";
 import { exitOf, firstKeys, Grounds } from "../crash/gateway-process.ts";
 import { event } from "./event.ts";
+import { keyColumn } from "./key-column.ts";
 import { ProjectCopy } from "./project-copy.ts";
+import { provider } from "./provider.ts";
 import type { EditedProject, Recipe } from "./recipe.ts";
 import { setting } from "./setting.ts";
 
@@ -11,7 +13,7 @@ import { setting } from "./setting.ts";
  * additions are made in one copy, because checking its types takes most of the time.
  */
 
-const RECIPES: readonly Recipe[] = [event, setting];
+const RECIPES: readonly Recipe[] = [provider, keyColumn, event, setting];
 
 /** Types are checked twice: some 30 seconds on two cores, and far more next to other tests. */
 const SETUP_MS = 400_000;
@@ -41,6 +43,9 @@ beforeAll(async () => {
   errorsIfForgotten = await copy.typeErrors();
   for (const edit of forgotten) copy.edit(edit);
   errors = await copy.typeErrors();
+  if (RECIPES.some(({ needsMigration }) => needsMigration)) {
+    await copy.run("run", "migrations", "--name", "additions");
+  }
   await copy.run("src/platform/config/publish-reference.ts");
   edited = await startEdited();
 }, SETUP_MS);

@@ -69,9 +69,9 @@ export function composeLifecycle(
       clearInterval(sweep);
       const failures: unknown[] = [];
       for (const group of groups.toReversed()) {
-        const stopped = group.map(async (part) => part.stop?.());
         // A part that fails to stop must not keep the leases and the connections of the others.
-        await Promise.all(stopped).catch((error) => failures.push(error));
+        const stopped = await Promise.allSettled(group.map(async (part) => part.stop?.()));
+        for (const part of stopped) if (part.status === "rejected") failures.push(part.reason);
       }
       if (failures.length > 0) throw failures[0];
     },
