@@ -4,7 +4,9 @@ import {
   type Database,
   type DatabaseTarget,
   type DatabaseTransaction,
+  sqlState,
 } from "./client.ts";
+import { TRANSIENT_STATES } from "./error-states.ts";
 import { applyFunctions, applyFunctionsNamedIn, haveFunctionsChanged } from "./functions.ts";
 import journal from "./migrations/meta/_journal.json" with { type: "json" };
 import {
@@ -113,8 +115,14 @@ export class MigrationError extends Error {
 }
 
 const PROGRESS_MS = 5_000;
+/** Tries of migrations that cannot get their locks, because other transactions have them. */
+const MAX_TRIES = 60;
+const RETRY_MS = 1_000;
 
-/** Runs all in one transaction: a start that fails leaves the schema unchanged. */
+/**
+ * Runs all in one transaction: a start that fails leaves the schema unchanged. A migration that locks tables of running
+ * instances waits for each lock a short time only (`lock_timeout`), and is tried again.
+ */
 async function runMigrations(
   sql: Database,
   pending: readonly string[],
@@ -133,14 +141,24 @@ async function runMigrations(
   );
   const migrations = pending.filter((name) => name !== FUNCTIONS).length;
   try {
-    await sql.begin((transaction) =>
-      applyMigrations(
-        transaction,
-        journal.entries.length - migrations,
-        undefined,
-        () => void applied++,
-      ),
-    );
+    for (let tries = 1; ; tries++) {
+      applied = 0;
+      try {
+        await sql.begin((transaction) =>
+          applyMigrations(
+            transaction,
+            journal.entries.length - migrations,
+            undefined,
+            () => void applied++,
+          ),
+        );
+        break;
+      } catch (error) {
+        if (tries === MAX_TRIES || !TRANSIENT_STATES.has(sqlState(error) ?? "")) throw error;
+        log(`migrating the database: waiting for other transactions, after ${seconds()} s`);
+        await Bun.sleep(RETRY_MS);
+      }
+    }
   } catch (error) {
     throw new MigrationError(pending[applied] ?? FUNCTIONS, error as Error);
   } finally {

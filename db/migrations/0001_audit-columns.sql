@@ -1,6 +1,9 @@
 -- Audit entries of whole objects show every column, without those that audited_fields hides. A column that a later
 -- migration adds is shown without a change of these triggers.
 
+-- Instances cannot send heartbeats while this transaction runs, so it waits for locks a short time only.
+SET LOCAL lock_timeout = '1s';
+
 -- Comes first, because every transaction of an instance locks this table first.
 LOCK TABLE instances IN EXCLUSIVE MODE;
 

@@ -95,7 +95,7 @@ export interface WholeChat {
 export interface ChatStream {
   readonly kind: "stream";
   /** Returns the answer in batches as they arrive. It is complete when the reader is done. */
-  events(options: Pick<AnswerOptions, "id" | "hidesReasoning">): PieceReader<readonly ChatEvent[]>;
+  events(options: Pick<AnswerOptions, "id">): PieceReader<readonly ChatEvent[]>;
   /**
    * Returns the provider's bytes, and the answer that writes them to the output in the client's form with all that the
    * provider sent. Absent: the provider's API is not the client's.

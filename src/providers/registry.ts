@@ -173,13 +173,26 @@ function withKeys(
   return { ...first, keys };
 }
 
-/** Calls of these capabilities may throw anything. Chats report their failures themselves. */
-const REPORTED = ["embed", "moderate", "rerank", "speak", "transcribe", "image"] as const;
+type Sending = {
+  [Name in keyof Provider]-?: NonNullable<Provider[Name]> extends (call: never) => Promise<unknown>
+    ? Name
+    : never;
+}[keyof Provider];
+
+/** Calls of these capabilities may throw anything. Chats and checks of keys report their failures themselves. */
+const REPORTED: Readonly<Record<Exclude<Sending, "chat" | "checkKey">, true>> = {
+  embed: true,
+  moderate: true,
+  rerank: true,
+  speak: true,
+  transcribe: true,
+  image: true,
+};
 
 /** Returns the provider with calls that reject with ProviderFailure, or GatewayError, only. */
 function reportingFailures(provider: Provider): Provider {
   const reporting: Record<string, unknown> = {};
-  for (const name of REPORTED) {
+  for (const name of Object.keys(REPORTED) as (keyof typeof REPORTED)[]) {
     const send = provider[name] as ((call: ModelCall) => Promise<unknown>) | undefined;
     if (send === undefined) continue;
     reporting[name] = async (call: ModelCall) => {

@@ -68,7 +68,7 @@ test.each(listRecordings().filter((name) => loadRecording(name).stream))(
       const output = new ByteBuffer();
       const options = { id, model: "m", hidesReasoning: false, nowSeconds: 1 };
       const rewriter = new StreamRewriter(options, output);
-      const decoder = new ChunkDecoder(id, false, undefined);
+      const decoder = new ChunkDecoder(id, undefined);
       const events: ChatEvent[] = [];
       for (const piece of pieces(bytes, length)) {
         rewriter.push(piece);

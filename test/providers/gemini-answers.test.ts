@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { AnswerReader } from "../../src/providers/gemini/answer-reader.ts";
+import { GeminiDecoder } from "../../src/providers/gemini/event-decoder.ts";
 import { wholeResponse } from "../../src/providers/gemini/whole-answer.ts";
 import { type ChatEvent, ProviderFailure } from "../../src/providers/interface.ts";
 
@@ -219,4 +220,33 @@ describe("arguments of a call that come in pieces", () => {
       );
     },
   );
+});
+
+describe("a stream", () => {
+  const frame = (response: object) => Buffer.from(`data: ${JSON.stringify(response)}\n\n`);
+  const usageMetadata = { promptTokenCount: 3, candidatesTokenCount: 5, totalTokenCount: 8 };
+
+  test("that ends with an error still has the usage which the last response reports", () => {
+    const decoder = new GeminiDecoder(reader());
+    const events: ChatEvent[] = [];
+    decoder.push(frame(withParts([{ text: "Hi" }], { finishReason: undefined })), events);
+    const last = { candidates: [{ finishReason: "MALFORMED_FUNCTION_CALL" }], usageMetadata };
+    expect(() => decoder.push(frame(last), events)).toThrow(ProviderFailure);
+    expect(events).toMatchObject([
+      { type: "text" },
+      { type: "usage", usage: { promptTokens: 3, completionTokens: 5 } },
+    ]);
+  });
+
+  test("that is complete may be followed by the beginning of another event", () => {
+    const decoder = new GeminiDecoder(reader());
+    const events: ChatEvent[] = [];
+    decoder.push(frame({ ...withParts([{ text: "Hi" }]), usageMetadata }), events);
+    decoder.push(Buffer.from('data: {"candid'), events);
+    decoder.end(events);
+    expect(events.map(({ type }) => type)).toEqual(["text", "finish", "usage"]);
+    const broken = new GeminiDecoder(reader());
+    broken.push(Buffer.from('data: {"candid'), []);
+    expect(() => broken.end([])).toThrow(ProviderFailure);
+  });
 });

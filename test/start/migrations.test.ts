@@ -60,6 +60,25 @@ test("who waits for another one's migration waits as long as it takes, whatever 
   });
 }, 60_000);
 
+test("a migration that does not get its locks is tried again until it does", async () => {
+  await withEmptyDatabase(async ({ url, sql }) => {
+    await migrate({ url });
+    await sql`DELETE FROM drizzle.__drizzle_migrations
+      WHERE id = (SELECT max(id) FROM drizzle.__drizzle_migrations)`;
+    const lines: string[] = [];
+    let migrating: Promise<void> | undefined;
+    await sql.begin(async (transaction) => {
+      await transaction`LOCK TABLE api_keys IN ROW EXCLUSIVE MODE`;
+      migrating = migrate({ url }, (line) => void lines.push(line));
+      await until("it has tried", () =>
+        lines.some((line) => line.includes("waiting for other transactions")),
+      );
+    });
+    await migrating;
+    expect((await readMigrationState(sql)).pending).toEqual([]);
+  });
+}, 60_000);
+
 test("the log says what is applied, what is waited for, and how long it took", async () => {
   await withEmptyDatabase(async ({ url, sql }) => {
     await sql`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;

@@ -26,7 +26,7 @@ export async function passedOf(
 
 /** All events of a stream. */
 export async function eventsIn(answer: ChatAnswer): Promise<ChatEvent[]> {
-  const reader = streamOf(answer).events({ id: "req_0123456789abcdef", hidesReasoning: false });
+  const reader = streamOf(answer).events({ id: "req_0123456789abcdef" });
   const events: ChatEvent[] = [];
   for (;;) {
     const batch = await nextPiece(reader);

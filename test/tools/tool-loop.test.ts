@@ -49,7 +49,6 @@ function loopOf({ steps, run, prices = {}, covers = () => true, parts = {} }: Sc
   const stepAt = (at: number): PieceReader<Events> =>
     readyStream(steps[Math.min(at, steps.length - 1)]!).events({
       id: "req_1",
-      hidesReasoning: false,
     });
   const tool: GatewayTool = {
     name: "try",
@@ -184,7 +183,6 @@ describe("a loop of tools", () => {
               asked.push(outputTokens);
               return readyStream(steps[asked.length]!).events({
                 id: "req_1",
-                hidesReasoning: false,
               });
             },
             bound: () => ({ ...ONE_EACH, units: 8_000 }),

@@ -107,10 +107,11 @@ export function createClusterNode(options: ClusterNodeOptions): ClusterNode {
     async enter() {
       const become = deploymentMode === "clustered" ? join : takeOver;
       noteSettled(telemetry, await become(lock, sql, instance), onError);
+      // The lease of the row has begun: peers would declare an instance dead that takes longer to construct the rest.
+      options.heartbeats?.start();
     },
     async start() {
       await membership.start();
-      options.heartbeats?.start();
       cleaning.start();
       clockWatch.start();
       unowned.start();

@@ -1,5 +1,5 @@
 import { EventSplitter, textOfLatin1 } from "../../lib/event-splitter.ts";
-import type { ChatEvent } from "../interface.ts";
+import type { ChatEvent, ProviderFailure } from "../interface.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
 import type { StreamDecoder } from "../typed-stream-reader.ts";
 import type { AnswerReader } from "./answer-reader.ts";
@@ -22,16 +22,23 @@ export class GeminiDecoder implements StreamDecoder {
   }
 
   end(events: ChatEvent[]): void {
-    this.#splitter.end((data) => this.#take(data, events));
+    try {
+      this.#splitter.end((data) => this.#take(data, events));
+    } catch (error) {
+      // The beginning of another event after a finished answer is ignored.
+      if (!this.#answer.isFinished) throw error;
+    }
   }
 
   #take(data: string, events: ChatEvent[]): void {
     // Some proxies end every stream with OpenAI's end marker.
     if (data === "[DONE]") return;
+    let failure: ProviderFailure | undefined;
     for (const event of this.#answer.read(parsedAnswer(textOfLatin1(data)))) {
-      // Google sends nothing after an error.
-      if (event.type === "error") throw event.failure;
-      events.push(event);
+      if (event.type === "error") failure ??= event.failure;
+      else events.push(event);
     }
+    // Google sends nothing after an error, but the response with the error may report usage.
+    if (failure !== undefined) throw failure;
   }
 }

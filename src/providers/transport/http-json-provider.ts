@@ -114,14 +114,16 @@ export class HttpJsonProvider {
   }
 
   /** Sends a POST request and returns the response. Rejects if the status is not a success. */
-  async post(
+  post(
     url: string,
     body: string | Uint8Array<ArrayBuffer>,
     call: Call,
     headers: Headers = this.#options.headers,
   ): Promise<ProviderResponse> {
-    const allHeaders = typeof headers === "function" ? await headers(url, body) : headers;
-    return this.send({ method: "POST", url, headers: allHeaders, body }, call);
+    if (typeof headers === "object") return this.send({ method: "POST", url, headers, body }, call);
+    return headers(url, body).then((made) =>
+      this.send({ method: "POST", url, headers: made, body }, call),
+    );
   }
 
   /** Sends a form in a POST request and returns the response. Rejects if the status is not a success. */
@@ -165,21 +167,21 @@ export class HttpJsonProvider {
     try {
       const { url, body, headers, form } = await render(signal);
       const response = await this.post(url, body, call, headers);
-      return await (call.stream
-        ? this.#streamOf(response, form, call)
-        : form.whole(await textOf(response), call));
+      if (!call.stream) return await form.whole(await textOf(response), call);
+      const isStream = (form.isStream ?? isEventStream)(response.headers.get("content-type"));
+      if (isStream) return form.stream(bytesOf(response), call);
+      return await this.#wholeAsStream(response, form, call);
     } catch (error) {
       throw failureOfThrown(error, signal);
     }
   }
 
-  async #streamOf<Answer>(
+  async #wholeAsStream<Answer>(
     response: ProviderResponse,
     form: ChatForm<Answer>,
     call: ModelCall,
   ): Promise<Answer> {
     const contentType = response.headers.get("content-type");
-    if ((form.isStream ?? isEventStream)(contentType)) return form.stream(bytesOf(response), call);
     // Some servers and proxies send a whole answer, or an error under status 200.
     if (isJson(contentType)) return form.wholeAsStream(await shortTextOf(response), call);
     response.body?.cancel().catch(() => undefined);

@@ -65,7 +65,7 @@ export function KeyDialog({ edited, onChanged, onClose }: KeyDialogProps) {
       const created = await call<{ key: string }>("POST", "v1/keys", { body });
       setSecret(created.key);
     } else {
-      await call("PATCH", `v1/keys/${edited.id}`, { body });
+      if (Object.keys(body).length > 0) await call("PATCH", `v1/keys/${edited.id}`, { body });
       toast(`Updated ${entries.name}.`);
       onClose();
     }
@@ -200,7 +200,10 @@ function entriesOf(key: ListedKey | undefined): Entries {
   return Object.fromEntries(entries);
 }
 
-/** Returns the request body of a form. Omits an unchanged expiry and unchanged scopes. */
+/**
+ * Returns the request body of a form. A change omits what was not changed, so that it does not undo what another person
+ * has changed since. A new key omits an empty expiry and all scopes.
+ */
 function bodyOf(entries: Entries, edited: ListedKey | undefined): Partial<WireSettings> {
   const before = entriesOf(edited);
   if (entries.scopes.length === 0) {
@@ -209,7 +212,7 @@ function bodyOf(entries: Entries, edited: ListedKey | undefined): Partial<WireSe
   const stated = SETTING_ROWS.flatMap(({ field, kind }) => {
     if (field === "is_active") return [];
     const entry = entries[field];
-    const mayBeOmitted = kind === "time" || kind === "scopes";
+    const mayBeOmitted = edited !== undefined || kind === "time" || kind === "scopes";
     if (mayBeOmitted && String(entry) === String(before[field])) return [];
     return [[field, typeof entry === "string" ? valueIn(field, kind, entry) : entry]];
   });

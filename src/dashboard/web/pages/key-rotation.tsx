@@ -32,8 +32,10 @@ export function KeyRotation({ rotated, onChanged, onClose }: RotationProps) {
   const [isRunning, setRunning] = useState(false);
   const rotate = async () => {
     const nowMs = Date.now();
+    // Another person may have restricted the key since the list was loaded.
+    const current = await call<ListedKey>("GET", `v1/keys/${rotated.id}`);
     const replacement = await call<{ id: string; key: string }>("POST", "v1/keys", {
-      body: { ...settingsOf(rotated, nowMs), name: nameWithTime(rotated, "replacement,", nowMs) },
+      body: { ...settingsOf(current, nowMs), name: nameWithTime(rotated, "replacement,", nowMs) },
     });
     setSecret(replacement.key);
     setRunning(true);

@@ -162,7 +162,7 @@ export function maxLoopOutputBytes({ fields }: AcceptedResponse): number {
 export function askFor(call: ProviderCall, candidate: Candidate, admitted: AdmittedResponse) {
   return async (limit: number | undefined, added?: AddedParts): Promise<Events> => {
     const answer = streamOf(await chat(call, candidate, admitted, limit, added));
-    return answer.events({ id: call.requestId, hidesReasoning: false });
+    return answer.events({ id: call.requestId });
   };
 }
 

@@ -53,11 +53,8 @@ export class OpenAiStream implements ChatStream {
     this.#failureReader = failureReader;
   }
 
-  events({
-    id,
-    hidesReasoning,
-  }: Pick<AnswerOptions, "id" | "hidesReasoning">): PieceReader<readonly ChatEvent[]> {
-    const decoder = new ChunkDecoder(id, hidesReasoning, this.#failureReader);
+  events({ id }: Pick<AnswerOptions, "id">): PieceReader<readonly ChatEvent[]> {
+    const decoder = new ChunkDecoder(id, this.#failureReader);
     return new TypedStreamReader(this.#bytes, decoder, this.#clock);
   }
 

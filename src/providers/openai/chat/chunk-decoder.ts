@@ -10,13 +10,11 @@ type Fields = Readonly<Record<string, unknown>>;
 /** Reads the chunks of a stream as typed events: text, reasoning, refusals and tool calls. */
 export class ChunkDecoder implements StreamDecoder {
   readonly #chunks: ChunkReader;
-  readonly #hidesReasoning: boolean;
   readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
 
   /** @param id of the request, for calls without an id */
-  constructor(id: string, hidesReasoning: boolean, failureReader: FailureReader | undefined) {
+  constructor(id: string, failureReader: FailureReader | undefined) {
     this.#chunks = new ChunkReader(id, failureReader);
-    this.#hidesReasoning = hidesReasoning;
   }
 
   get isOver(): boolean {
@@ -43,7 +41,7 @@ export class ChunkDecoder implements StreamDecoder {
   #readChoice(fields: Fields, events: ChatEvent[]): void {
     const choice = fields.index as number;
     const delta = fields.delta as Fields;
-    if (!this.#hidesReasoning) readReasoning(choice, delta, events);
+    readReasoning(choice, delta, events);
     readText(choice, delta, fields.logprobs, events);
     const refusal = textIn(delta.refusal);
     if (refusal !== undefined) events.push({ type: "refusal", choice, text: refusal });
