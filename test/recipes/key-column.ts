@@ -27,6 +27,10 @@ export const keyColumn: Recipe = {
       ],
     },
     {
+      path: "docs/reference/cli.md",
+      change: [{ before: "| `--scopes A,B` |", insert: "| `--note TEXT` | text for people |\n" }],
+    },
+    {
       path: "src/dashboard/web/pages/key-dialog.tsx",
       change: [
         {
