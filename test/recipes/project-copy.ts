@@ -51,6 +51,7 @@ export class ProjectCopy {
   /** Makes an edit. Throws if its file is not as the edit expects it. */
   edit({ path, change }: Edit): void {
     const file = join(this.folder, path);
+    mkdirSync(dirname(file), { recursive: true });
     if (typeof change === "string") writeFileSync(file, change, { flag: "wx" });
     else writeFileSync(file, changeText(this.read(path), change));
   }

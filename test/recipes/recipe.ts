@@ -10,6 +10,11 @@ export interface Recipe {
   readonly needsMigration?: true;
   /** Settings of the gateway in which the addition is tried. */
   readonly environment?: Readonly<Record<string, string>>;
+  /** Providers and models of its configuration file. */
+  readonly configuration?: {
+    readonly providers: readonly object[];
+    readonly models: readonly object[];
+  };
   /** Throws unless the addition works, seen from outside. */
   prove(edited: EditedProject): Promise<void>;
 }
