@@ -134,10 +134,14 @@ export class HttpJsonProvider {
   }
 
   /** Sends any request, with the headers in it, and returns the response. Rejects if the status is not a success. */
-  async send({ url, ...request }: WireRequest, call: Call): Promise<ProviderResponse> {
+  async send(request: WireRequest, call: Call): Promise<ProviderResponse> {
     const { settings, clock, httpClient, failureOfStatus } = this.#options;
+    const { method, url, headers, body, bodyBytes } = request;
     const response = await sendRequest(httpClient, url, {
-      ...request,
+      method,
+      headers,
+      body,
+      bodyBytes,
       signal: call.abortNotice ?? call.signal,
       connectTimeoutMs: settings.connectTimeoutMs,
       onNewConnection: call.onNewConnection,
