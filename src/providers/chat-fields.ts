@@ -120,7 +120,7 @@ export interface ChatFields {
   rejectsWebUrls?(model: FieldModel): boolean;
 }
 
-/** Fields of which a provider is not assumed to support them if its API is not documented. */
+/** Fields that a provider without a documented API is not assumed to support. */
 const NEVER_ASSUMED: ReadonlySet<string> = new Set(["cache_control", "interleaved_thinking"]);
 
 const USUAL: ReadonlySet<string> = new Set(USUAL_FIELDS);

@@ -43,7 +43,7 @@ export function composeTools(
     onError,
   });
   const registry = new ToolRegistry([
-    new FileSearchTools(searchedStores(vectorStores.stores, usableKey)),
+    new FileSearchTools(createStoreSearch(vectorStores.stores, usableKey)),
     new WebSearchTools(webSearch),
     codeInterpreter,
     composeMcp(config),
@@ -62,7 +62,7 @@ export function composeTools(
   };
 }
 
-function searchedStores(
+function createStoreSearch(
   stores: VectorStores,
   usableKey: MoneyParts["usableKey"],
 ): FileSearchStores {

@@ -46,9 +46,8 @@ const MAX_SPEED = 4;
 const PIECE_SAMPLES = 4_800;
 
 /**
- * Returns speech by formant synthesis, or a recording in MP3 and AAC, created while it is read. The same call gets
- * the same bytes. The file
- * contains the text in a tag (see `spoken-text.ts`), except for `pcm`, which has no tags. Throws
+ * Returns speech by formant synthesis, or a recording in MP3 and AAC, created while it is read. The same call gets the
+ * same bytes. The file contains the text in a tag (see `spoken-text.ts`), except for `pcm`, which has no tags. Throws
  * ProviderFailure.
  */
 export async function sandboxSpeak(call: SpeechCall, clock: Clock): Promise<Speech> {
