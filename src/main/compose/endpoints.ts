@@ -24,7 +24,7 @@ import { type Provider, ProviderFailure } from "../../providers/interface.ts";
 import type { Base } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { FileParts } from "./files.ts";
-import type { ProviderParts } from "./models.ts";
+import type { ModelParts } from "./models.ts";
 import type { MoneyParts } from "./money.ts";
 import type { VectorStoreParts } from "./vector-stores.ts";
 
@@ -49,7 +49,7 @@ export function createWorkThread(onLost: (error: unknown) => void): FairWorkThre
 /** Composes the parts that all paid calls share. */
 export function composeCalls(
   parts: Base &
-    ProviderParts &
+    ModelParts &
     MoneyParts &
     Pick<PaidCallDependencies, "tunedModels" | "idempotency" | "events" | "isAborting"> & {
       readonly node: ClusterNode;
@@ -107,7 +107,7 @@ export function composeCalls(
 /** Composes the routes of the billed endpoints. */
 export function composeEndpoints(
   parts: Base &
-    Pick<ProviderParts, "definitions"> & {
+    Pick<ModelParts, "definitions"> & {
       readonly calls: PaidCallDependencies;
       readonly workThread: FairWorkThread;
       readonly files: FileParts;
@@ -137,8 +137,12 @@ function moderationOf(
 ): Moderation | undefined {
   if (moderationModel === undefined) return undefined;
   const slash = moderationModel.indexOf("/");
-  const moderate = providers.get(moderationModel.slice(0, slash))?.moderate;
-  return moderate && new ModelModeration(moderate, moderationModel.slice(slash + 1));
+  const provider = () => providers.get(moderationModel.slice(0, slash));
+  if (provider()?.moderate === undefined) return undefined;
+  return new ModelModeration(
+    (call) => provider()!.moderate!(call),
+    moderationModel.slice(slash + 1),
+  );
 }
 
 /** Composes the response cache, and the single-flight of equal requests. */

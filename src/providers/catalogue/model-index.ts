@@ -11,7 +11,7 @@ export interface ModelIndex {
   byId(id: string): CatalogueModel | undefined;
   /**
    * Returns the model of a name. A name is one of:
-   * - an alias of the file
+   * - an alias of the file, or an alias of operators, which means its first model
    * - an id, also of an inactive model
    * - a provider's own name of a model, for the endpoints at that provider only
    * - a bare slug, for the author that it shows, or for the only model with it
@@ -22,15 +22,35 @@ export interface ModelIndex {
   candidates(name: string): readonly string[];
   /** Returns the ids of active models that are most similar to a name that does not resolve. */
   nearest(name: string): readonly string[];
+  /**
+   * Returns the models of an alias, or undefined if the name is no alias. The id of a model comes before an alias
+   * with the same name.
+   */
+  alias(name: string): readonly WeightedModel[] | undefined;
   /** Provider types that calls can reach. */
   readonly enabledTypes: ReadonlySet<string>;
   all(): readonly CatalogueModel[];
 }
 
+/** A model of an alias. */
+export interface WeightedModel {
+  readonly id: string;
+  /** The model's share of first choices among the models of the alias, if the alias has shares. */
+  readonly weight?: number;
+}
+
+/** The models of aliases that operators define, by the alias. */
+export type AliasedModels = ReadonlyMap<string, readonly WeightedModel[]>;
+
+const NO_ALIASES: AliasedModels = new Map();
+
 type IndexedCatalogue = Pick<Catalogue, "models"> &
   Partial<Pick<Catalogue, "pinned" | "aliases" | "enabledTypes">>;
 
-export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
+export function createModelIndex(
+  catalogue: IndexedCatalogue,
+  aliased: AliasedModels = NO_ALIASES,
+): ModelIndex {
   const all = Object.freeze([...catalogue.models]);
   const { pinned, aliases, enabledTypes = new Set<string>() } = catalogue;
   const byId = new Map(all.map((model) => [model.id, model]));
@@ -56,14 +76,16 @@ export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
     if (byName(name) === undefined && models !== undefined) return onlyOrAuthors(name, models);
     return byName(name) ?? findBySpelling(name) ?? findPinned(name);
   };
+  const aliasOf = (name: string) => (byId.has(name) ? undefined : aliased.get(name));
   let active: Parameters<typeof nearestNames>[1] | undefined;
   return {
     version: 0,
     byId: (id) => byId.get(id),
     resolve(name) {
-      const target = aliases?.get(name);
+      const target = aliases?.get(name) ?? aliasOf(name)?.[0]?.id;
       return findByName(target ?? name);
     },
+    alias: aliasOf,
     candidates: (name) =>
       (bySlug.get(name) ?? byProvidersSlug.get(name) ?? []).map(({ id }) => id).toSorted(),
     nearest(name) {

@@ -1,0 +1,294 @@
+import type { Database, Query } from "../../../db/client.ts";
+import { readConfiguration, type StoredEntry } from "../../../db/queries/configuration.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { Keyring } from "../../lib/keyring.ts";
+import { ConfigError, ConfigFaults } from "../../platform/config/config-error.ts";
+import { isLocalServer, type ProviderConfig } from "../../platform/config/providers.ts";
+import {
+  type RoutingConfig,
+  type StoredEntries,
+  storedSource,
+  withStored,
+} from "../../platform/config/stored.ts";
+import {
+  buildCatalogue,
+  type Catalogue,
+  type ProviderReport,
+} from "../../providers/catalogue/build-catalogue.ts";
+import { CatalogueViews, type Restrictions } from "../../providers/catalogue/catalogue-views.ts";
+import { createModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { ModelLists } from "../../providers/catalogue/model-list-cache.ts";
+import { nextPriceChangeMs } from "../../providers/catalogue/price-overrides.ts";
+import type { BuiltInModels } from "../../providers/catalogue/provider-models.ts";
+import type { Provider, ProviderSettings } from "../../providers/interface.ts";
+import { createProviders, type ProviderDependencies } from "../../providers/registry.ts";
+import { publishSearch } from "./model-catalogue.ts";
+
+/** The longest time that a timer of the platform can wait, in milliseconds. */
+const MAX_TIMER_MS = 2_147_483_647;
+
+export interface LiveConfigurationDependencies {
+  /** The configuration of environment and file. */
+  readonly base: RoutingConfig;
+  readonly background: Database;
+  readonly keyring: Keyring;
+  readonly clock: Clock;
+  readonly shared: ProviderDependencies;
+  readonly connectTimeoutMs: number;
+  builtIn(typeName: string): Promise<BuiltInModels>;
+  read<Result>(query: Query<Result>): Promise<Result>;
+  onReport(report: ProviderReport): void;
+  onError(error: unknown): void;
+}
+
+/** A configuration with everything that follows from it. */
+interface Built {
+  readonly config: RoutingConfig;
+  readonly catalogue: Catalogue;
+}
+
+const READ_ENTRIES: Query<StoredEntry[]> = {
+  name: "configuration-entries",
+  tables: ["configuration_entries"],
+  run: readConfiguration,
+};
+
+/**
+ * The providers and models that are in force: those of environment and file, with the entries that operators have
+ * stored. It is built again after each change of an entry, of a provider's own list, or of a price whose time has come.
+ * Requests that are running keep the providers and prices that they were admitted with.
+ */
+export class LiveConfiguration {
+  readonly #dependencies: LiveConfigurationDependencies;
+  readonly #providers = new Map<string, Provider>();
+  readonly #listeners: ((changedProviders: readonly string[]) => void)[] = [];
+  #settings: ReadonlyMap<string, ProviderSettings> = new Map();
+  #entries: readonly StoredEntry[] = [];
+  #lists: ModelLists = new Map();
+  #built: Built | undefined;
+  #views: CatalogueViews | undefined;
+  /** The running build, and those that wait for it. */
+  #building: Promise<unknown> = Promise.resolve();
+  #cancelPriceChange: (() => void) | undefined;
+  #isStopped = false;
+
+  constructor(dependencies: LiveConfigurationDependencies) {
+    this.#dependencies = dependencies;
+  }
+
+  /** The providers by id. The map follows each change. */
+  get providers(): ReadonlyMap<string, Provider> {
+    return this.#providers;
+  }
+
+  /** The settings of the providers by id. Changes replace the map. */
+  get settings(): ReadonlyMap<string, ProviderSettings> {
+    return this.#settings;
+  }
+
+  get config(): RoutingConfig {
+    return this.#built?.config ?? this.#dependencies.base;
+  }
+
+  get entries(): readonly StoredEntry[] {
+    return this.#entries;
+  }
+
+  /** The catalogue as organizations see it. The object follows each change. Undefined before `open`. */
+  get views(): CatalogueViews {
+    return this.#views!;
+  }
+
+  /** Subscribes to changes. The listener gets the ids of providers that were added, changed or removed. */
+  onChanged(listener: (changedProviders: readonly string[]) => void): void {
+    this.#listeners.push(listener);
+  }
+
+  /** Reads the stored entries and builds the configuration for the first time. */
+  async open(lists: ModelLists): Promise<void> {
+    this.#lists = lists;
+    await this.reload();
+  }
+
+  /** Reads the stored entries again and puts them in force. Resolves when they are. */
+  reload(): Promise<void> {
+    return this.#inTurn(async () => {
+      this.#entries = await this.#dependencies.read(READ_ENTRIES);
+      await this.#build();
+    });
+  }
+
+  /** Puts other model lists of providers in force. */
+  replaceLists(lists: ModelLists): Promise<void> {
+    return this.#inTurn(async () => {
+      this.#lists = lists;
+      await this.#build();
+    });
+  }
+
+  /**
+   * Returns the faults that the configuration would have with these entries in place of the stored ones, in addition
+   * to those that it has with the present ones. Each is one line.
+   */
+  async faultsWith(entries: StoredEntries): Promise<readonly string[]> {
+    const faults = new ConfigFaults();
+    const { catalogue, config } = await this.#builtOf(entries, faults);
+    addAliasFaults(config, catalogue, faults);
+    const present = new ConfigFaults();
+    const before = await this.#builtOf(this.opened(this.#entries), present);
+    addAliasFaults(before.config, before.catalogue, present);
+    return faults.all.filter((fault) => !present.all.includes(fault));
+  }
+
+  /** Returns the stored entries with their secrets. */
+  opened(entries: readonly StoredEntry[]): StoredEntries {
+    const { keyring } = this.#dependencies;
+    const all: { [Kind in keyof StoredEntries]: unknown[] } = {
+      provider: [],
+      model: [],
+      alias: [],
+      price: [],
+    };
+    for (const { kind, id, body, secret } of entries) {
+      const secrets =
+        secret === null ? {} : JSON.parse(new TextDecoder().decode(keyring.open(secret)));
+      all[kind].push({ ...body, ...secrets, id, source: storedSource(kind, id), isStored: true });
+    }
+    return all as unknown as StoredEntries;
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    this.#cancelPriceChange?.();
+  }
+
+  #inTurn(work: () => Promise<void>): Promise<void> {
+    const turn = this.#building.then(work);
+    this.#building = turn.catch(() => {});
+    return turn;
+  }
+
+  async #builtOf(entries: StoredEntries, faults: ConfigFaults): Promise<Built> {
+    const { base, builtIn, clock } = this.#dependencies;
+    const all = withStored(base, entries, faults);
+    const config = {
+      ...all,
+      providers: all.providers.filter((one) => this.#isUsable(one, faults)),
+    };
+    const now = new Date(clock.nowMs());
+    const shared = { now, discovered: this.#lists, builtIn, faults };
+    return { config, catalogue: await buildCatalogue({ ...config, ...shared }) };
+  }
+
+  /** Returns false, and adds a fault, if the provider cannot be called: its key cannot be sent. */
+  #isUsable(provider: ProviderConfig, faults: ConfigFaults): boolean {
+    const { base, connectTimeoutMs, shared } = this.#dependencies;
+    if (base.providers.includes(provider)) return true;
+    try {
+      createProviders([settingsOf(provider, connectTimeoutMs)], shared);
+      return true;
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      faults.add(new ConfigError(`${storedSource("provider", provider.id)}/api_key: ${reason}`));
+      return false;
+    }
+  }
+
+  async #build(): Promise<void> {
+    const { background, onReport, onError } = this.#dependencies;
+    // An entry can have a fault only through a change of environment or file. It is then left out.
+    const faults = new ConfigFaults();
+    const built = await this.#builtOf(this.opened(this.#entries), faults);
+    for (const fault of faults.all) onError(new ConfigError(fault));
+    const { config, catalogue } = built;
+    for (const report of catalogue.reports) onReport(report);
+    const changed = this.#replaceProviders(config.providers);
+    this.#built = built;
+    const restrictions = restrictionsOf(config);
+    if (this.#views === undefined) this.#views = new CatalogueViews(catalogue, restrictions);
+    else this.#views.replace(catalogue, restrictions);
+    this.#awaitPriceChange();
+    for (const listener of this.#listeners) listener(changed);
+    await publishSearch(background, this.#views.all);
+  }
+
+  /** Replaces the providers whose settings have changed. Returns their ids. */
+  #replaceProviders(configs: readonly ProviderConfig[]): string[] {
+    const { shared, connectTimeoutMs } = this.#dependencies;
+    const settings = new Map(
+      configs.map((config) => [config.id, settingsOf(config, connectTimeoutMs)]),
+    );
+    const changed = [...settings].filter(
+      ([id, entry]) => JSON.stringify(entry) !== JSON.stringify(this.#settings.get(id)),
+    );
+    const removed = [...this.#settings.keys()].filter((id) => !settings.has(id));
+    for (const id of removed) this.#providers.delete(id);
+    for (const [id, entry] of changed) {
+      this.#providers.set(id, createProviders([entry], shared).get(id)!);
+    }
+    this.#settings = settings;
+    return [...changed.map(([id]) => id), ...removed];
+  }
+
+  #awaitPriceChange(): void {
+    const { clock, onError } = this.#dependencies;
+    this.#cancelPriceChange?.();
+    const nowMs = clock.nowMs();
+    const atMs = nextPriceChangeMs(this.config.prices, nowMs);
+    if (atMs === undefined || this.#isStopped) return;
+    this.#cancelPriceChange = clock.after(Math.min(atMs - nowMs, MAX_TIMER_MS), () => {
+      this.#inTurn(() => this.#build()).catch(onError);
+    });
+  }
+}
+
+function settingsOf(provider: ProviderConfig, connectTimeoutMs: number): ProviderSettings {
+  return {
+    ...provider,
+    apiKey: provider.apiKey,
+    collectsNoData:
+      provider.collectsNoData ?? (provider.type === "sandbox" || isLocalServer(provider)),
+    connectTimeoutMs,
+  };
+}
+
+function restrictionsOf({ providers, models, aliases }: RoutingConfig): Restrictions {
+  const restricted = (
+    entries: readonly { readonly id: string; readonly organizations?: readonly string[] }[],
+  ) =>
+    new Map(
+      entries.flatMap(({ id, organizations }) =>
+        organizations === undefined ? [] : [[id, organizations] as const],
+      ),
+    );
+  return { providers: restricted(providers), models: restricted(models), aliases };
+}
+
+/** Adds a fault for each alias that would hide a model, and for each model of an alias that does not exist. */
+function addAliasFaults(
+  { aliases, models: entries }: RoutingConfig,
+  catalogue: Catalogue,
+  faults: ConfigFaults,
+): void {
+  const index = createModelIndex(catalogue);
+  const names = new Set(aliases.map(({ id }) => id));
+  const namesOfFile = new Set(
+    entries.flatMap(({ id, alias_of: target }) => (target === undefined ? [] : [id])),
+  );
+  for (const { id, models, source } of aliases) {
+    if (namesOfFile.has(id) || index.resolve(id) !== undefined) {
+      faults.add(new ConfigError(`${source}/id ${HIDES_A_MODEL} ${index.resolve(id)?.id ?? id}`));
+    }
+    for (const [at, model] of models.entries()) {
+      const pointer = `${source}/models/${at}/id`;
+      if (names.has(model.id)) {
+        faults.add(new ConfigError(`${pointer} is an alias itself, but must be a model`));
+      } else if (index.resolve(model.id) === undefined) {
+        faults.add(new ConfigError(`${pointer} is not a model of this gateway`));
+      }
+    }
+  }
+}
+
+/** The part of a fault that says that an alias would hide a model. */
+export const HIDES_A_MODEL = "would hide the model";

@@ -1,0 +1,136 @@
+import type { CatalogueModel } from "../../lib/catalogue-model.ts";
+import type { AliasConfig } from "../../platform/config/file.ts";
+import type { Catalogue } from "./build-catalogue.ts";
+import {
+  type AliasedModels,
+  createModelIndex,
+  type ModelIndex,
+  replaceModels,
+} from "./model-index.ts";
+
+/** Providers, models and aliases that only some organizations see. */
+export interface Restrictions {
+  /** The organizations that see a provider, by its id. Providers that all see are absent. */
+  readonly providers: ReadonlyMap<string, readonly string[]>;
+  /** The organizations that see a model, by its id. */
+  readonly models: ReadonlyMap<string, readonly string[]>;
+  readonly aliases: readonly AliasConfig[];
+}
+
+/** Views of restricted catalogues in memory. An organization whose view was removed gets a new one. */
+const MAX_VIEWS = 200;
+
+/**
+ * The catalogue as each organization sees it. Most organizations see the same: the shared catalogue, without
+ * restricted models. The others have a view for each set of restricted things that they see.
+ */
+export class CatalogueViews {
+  /** What an organization sees that no restriction names. The same object while the process runs. */
+  readonly shared: ModelIndex;
+  #catalogue: Catalogue;
+  #restrictions: Restrictions;
+  /** The restricted things that an organization sees, as one text, by organization. */
+  #seenBy: ReadonlyMap<string, string> = new Map();
+  readonly #views = new Map<string, ModelIndex>();
+  #all: ModelIndex | undefined;
+
+  constructor(catalogue: Catalogue, restrictions: Restrictions) {
+    this.#catalogue = catalogue;
+    this.#restrictions = restrictions;
+    this.shared = this.#build(undefined);
+    this.#seenBy = seenByOrganization(restrictions);
+  }
+
+  /** Replaces the catalogue. Calls that were planned with the previous one keep its models and prices. */
+  replace(catalogue: Catalogue, restrictions: Restrictions): void {
+    this.#catalogue = catalogue;
+    this.#restrictions = restrictions;
+    this.#seenBy = seenByOrganization(restrictions);
+    this.#views.clear();
+    this.#all = undefined;
+    replaceModels(this.shared, this.#build(undefined));
+  }
+
+  /** Returns the catalogue that an organization sees. */
+  of(organizationId: string): ModelIndex {
+    const seen = this.#seenBy.get(organizationId);
+    if (seen === undefined) return this.shared;
+    let view = this.#views.get(seen);
+    if (view === undefined) {
+      if (this.#views.size >= MAX_VIEWS) this.#views.clear();
+      view = this.#build(organizationId);
+      this.#views.set(seen, view);
+    }
+    return view;
+  }
+
+  /** Returns the catalogue with the models that only some organizations see. */
+  get all(): ModelIndex {
+    this.#all ??=
+      this.#restrictions.models.size + this.#restrictions.providers.size === 0
+        ? this.shared
+        : createModelIndex(this.#catalogue);
+    return this.#all;
+  }
+
+  #build(organizationId: string | undefined): ModelIndex {
+    const { providers, models, aliases } = this.#restrictions;
+    const sees = (organizations: readonly string[] | undefined): boolean =>
+      organizations === undefined ||
+      (organizationId !== undefined && organizations.includes(organizationId));
+    const visible = (model: CatalogueModel): CatalogueModel | undefined => {
+      if (!sees(models.get(model.canonicalId ?? model.id))) return undefined;
+      const endpoints = model.endpoints.filter(({ provider }) => sees(providers.get(provider)));
+      if (endpoints.length === model.endpoints.length) return model;
+      const [first] = endpoints;
+      if (first === undefined) return undefined;
+      const { model: _, weight: __, maxParallelRequests: ___, ...terms } = first;
+      return { ...model, ...terms, endpoints };
+    };
+    const isRestricted = providers.size + models.size > 0;
+    const { pinned } = this.#catalogue;
+    const catalogue = isRestricted
+      ? {
+          ...this.#catalogue,
+          models: this.#catalogue.models.flatMap((model) => visible(model) ?? []),
+          pinned: new Map(
+            [...pinned].flatMap(([name, model]) => {
+              const seen = visible(model);
+              return seen === undefined ? [] : [[name, seen] as const];
+            }),
+          ),
+        }
+      : this.#catalogue;
+    const index = createModelIndex(catalogue, aliasedModels(aliases, organizationId));
+    return { ...index, version: this.shared?.version ?? 0 };
+  }
+}
+
+function seenByOrganization({
+  providers,
+  models,
+  aliases,
+}: Restrictions): ReadonlyMap<string, string> {
+  const seen = new Map<string, string>();
+  const add = (organizations: readonly string[], name: string): void => {
+    for (const id of organizations) seen.set(id, `${seen.get(id) ?? ""}${name}\n`);
+  };
+  for (const [id, organizations] of providers) add(organizations, `provider ${id}`);
+  for (const [id, organizations] of models) add(organizations, `model ${id}`);
+  for (const { id, organization_id: organization } of aliases) {
+    if (organization !== undefined) add([organization], `alias ${organization} ${id}`);
+  }
+  return seen;
+}
+
+/** Returns the aliases that an organization can use. Its own come before those for all organizations. */
+function aliasedModels(
+  aliases: readonly AliasConfig[],
+  organizationId: string | undefined,
+): AliasedModels {
+  const usable = aliases.filter(
+    ({ organization_id: id }) => id === undefined || id === organizationId,
+  );
+  const own = usable.filter(({ organization_id: id }) => id !== undefined);
+  return new Map([...usable, ...own].map(({ id, models }) => [id, models]));
+}
