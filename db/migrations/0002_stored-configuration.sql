@@ -4,6 +4,7 @@ CREATE TABLE "configuration_entries" (
 	"version" integer NOT NULL,
 	"body" jsonb NOT NULL,
 	"secret" "bytea",
+	"unreachable_since" timestamp with time zone,
 	"created_at" timestamp with time zone NOT NULL,
 	"updated_at" timestamp with time zone NOT NULL,
 	"deleted_at" timestamp with time zone,

@@ -84,9 +84,25 @@ async function writeEntry(
   const [deleted] = await sql<{ version: number }[]>`
     DELETE FROM configuration_entries WHERE kind = ${kind} AND id = ${id} RETURNING version`;
   await sql`
-    INSERT INTO configuration_entries (kind, id, version, body, secret, created_at, updated_at)
+    INSERT INTO configuration_entries
+      (kind, id, version, body, secret, unreachable_since, created_at, updated_at)
     VALUES (${kind}, ${id}, ${(deleted?.version ?? 0) + 1}, ${sql.json(body as never)}, ${sealed},
-      ${at}::text::timestamptz, ${at}::text::timestamptz)`;
+      ${kind === "provider" ? at : null}::text::timestamptz, ${at}::text::timestamptz, ${at}::text::timestamptz)`;
+}
+
+/**
+ * Records whether a stored provider answers. One that does not is not used. A new provider counts as one that does not
+ * answer until this is called.
+ */
+export function noteReachable(sql: Database, id: string, isReachable: boolean): Promise<void> {
+  return sql.begin(async (transaction) => {
+    const noted = await transaction`
+      UPDATE configuration_entries
+      SET unreachable_since = CASE WHEN ${isReachable} THEN NULL ELSE clock_timestamp() END
+      WHERE kind = 'provider' AND id = ${id} AND deleted_at IS NULL
+        AND (unreachable_since IS NULL) <> ${isReachable}`;
+    if (noted.count > 0) await recordChange(transaction, "configuration", id);
+  });
 }
 
 /** Work that needs a provider or a model. */

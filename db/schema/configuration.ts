@@ -26,6 +26,8 @@ export const configurationEntries = pgTable(
     body: jsonb("body").$type<Readonly<Record<string, unknown>>>().notNull(),
     /** The entry's secrets as a JSON object, sealed with the master key. Null if it has none. */
     secret: bytea("secret"),
+    /** Time at which a provider did not answer when it was stored. Null if it can be used. */
+    unreachableSince: timestamp("unreachable_since", { withTimezone: true }),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),
     updatedAt: timestamp("updated_at", { withTimezone: true }).notNull(),
     /** Null while the entry is in force. */

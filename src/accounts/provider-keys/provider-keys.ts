@@ -172,6 +172,7 @@ export class ProviderKeys {
   }
 }
 
-function prefixOf(key: string): string {
+/** Returns the part of a key that is shown to recognise it by. */
+export function prefixOf(key: string): string {
   return key.slice(0, Math.min(MAX_PREFIX_CHARACTERS, Math.floor(key.length / SHOWN_FRACTION)));
 }

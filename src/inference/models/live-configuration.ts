@@ -3,13 +3,18 @@ import { readConfiguration, type StoredEntry } from "../../../db/queries/configu
 import type { Clock } from "../../lib/clock.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import { ConfigError, ConfigFaults } from "../../platform/config/config-error.ts";
-import { isLocalServer, type ProviderConfig } from "../../platform/config/providers.ts";
+import {
+  isLocalServer,
+  type ProviderConfig,
+  SANDBOX_PROVIDER_ID,
+} from "../../platform/config/providers.ts";
 import {
   type RoutingConfig,
   type StoredEntries,
   storedSource,
   withStored,
 } from "../../platform/config/stored.ts";
+import type { GatewayConfig } from "../../platform/config.ts";
 import {
   buildCatalogue,
   type Catalogue,
@@ -29,7 +34,7 @@ const MAX_TIMER_MS = 2_147_483_647;
 
 export interface LiveConfigurationDependencies {
   /** The configuration of environment and file. */
-  readonly base: RoutingConfig;
+  readonly base: RoutingConfig & Pick<GatewayConfig, "providersOfFile">;
   readonly background: Database;
   readonly keyring: Keyring;
   readonly clock: Clock;
@@ -45,6 +50,14 @@ export interface LiveConfigurationDependencies {
 interface Built {
   readonly config: RoutingConfig;
   readonly catalogue: Catalogue;
+}
+
+/** The effects of a change of the stored entries. */
+export interface Preview {
+  /** The faults that the configuration would have in addition. Each is one line that begins with the entry. */
+  readonly faults: readonly string[];
+  readonly lostProviders: readonly string[];
+  readonly lostModels: readonly string[];
 }
 
 const READ_ENTRIES: Query<StoredEntry[]> = {
@@ -99,6 +112,33 @@ export class LiveConfiguration {
     return this.#views!;
   }
 
+  /** Returns the origin of a configured provider. */
+  originOf(providerId: string): "environment" | "file" | "stored" | "built_in" {
+    const { providersOfFile } = this.#dependencies.base;
+    const isStored = this.#entries.some(({ kind, id }) => kind === "provider" && id === providerId);
+    if (isStored) return "stored";
+    if (providersOfFile.includes(providerId)) return "file";
+    return providerId === SANDBOX_PROVIDER_ID ? "built_in" : "environment";
+  }
+
+  /** Returns true if the provider did not answer when it was stored or changed. It is then not used. */
+  isUnreachable(id: string): boolean {
+    const stored = this.#entries.find((entry) => entry.kind === "provider" && entry.id === id);
+    return stored !== undefined && stored.unreachableSinceMs !== null;
+  }
+
+  /** Creates a configured provider separately from those that requests use. Throws an Error if it cannot be. */
+  create(id: string): Provider {
+    const config = this.config.providers.find((provider) => provider.id === id);
+    if (config === undefined) throw new Error(`no provider ${id} is configured`);
+    return this.#create(config);
+  }
+
+  #create(config: ProviderConfig): Provider {
+    const { connectTimeoutMs, shared } = this.#dependencies;
+    return createProviders([settingsOf(config, connectTimeoutMs)], shared).get(config.id)!;
+  }
+
   /** Subscribes to changes. The listener gets the ids of providers that were added, changed or removed. */
   onChanged(listener: (changedProviders: readonly string[]) => void): void {
     this.#listeners.push(listener);
@@ -126,18 +166,26 @@ export class LiveConfiguration {
     });
   }
 
-  /**
-   * Returns the faults that the configuration would have with these entries in place of the stored ones, in addition
-   * to those that it has with the present ones. Each is one line.
-   */
-  async faultsWith(entries: StoredEntries): Promise<readonly string[]> {
-    const faults = new ConfigFaults();
-    const { catalogue, config } = await this.#builtOf(entries, faults);
-    addAliasFaults(config, catalogue, faults);
+  /** Returns what a change of the stored entries would do, without making it. */
+  async preview(before: StoredEntries, after: StoredEntries): Promise<Preview> {
     const present = new ConfigFaults();
-    const before = await this.#builtOf(this.opened(this.#entries), present);
-    addAliasFaults(before.config, before.catalogue, present);
-    return faults.all.filter((fault) => !present.all.includes(fault));
+    const current = await this.#builtOf(before, present);
+    addAliasFaults(current, present);
+    const faults = new ConfigFaults();
+    const next = await this.#builtOf(after, faults);
+    addAliasFaults(next, faults);
+    const lost = <One extends { readonly id: string }>(
+      all: readonly One[],
+      left: readonly One[],
+    ) => {
+      const ids = new Set(left.map(({ id }) => id));
+      return all.filter(({ id }) => !ids.has(id)).map(({ id }) => id);
+    };
+    return {
+      faults: faults.all.filter((fault) => !present.all.includes(fault)),
+      lostProviders: lost(current.config.providers, next.config.providers),
+      lostModels: lost(current.catalogue.models, next.catalogue.models),
+    };
   }
 
   /** Returns the stored entries with their secrets. */
@@ -182,10 +230,9 @@ export class LiveConfiguration {
 
   /** Returns false, and adds a fault, if the provider cannot be called: its key cannot be sent. */
   #isUsable(provider: ProviderConfig, faults: ConfigFaults): boolean {
-    const { base, connectTimeoutMs, shared } = this.#dependencies;
-    if (base.providers.includes(provider)) return true;
+    if (this.#dependencies.base.providers.includes(provider)) return true;
     try {
-      createProviders([settingsOf(provider, connectTimeoutMs)], shared);
+      this.#create(provider);
       return true;
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
@@ -202,7 +249,9 @@ export class LiveConfiguration {
     for (const fault of faults.all) onError(new ConfigError(fault));
     const { config, catalogue } = built;
     for (const report of catalogue.reports) onReport(report);
-    const changed = this.#replaceProviders(config.providers);
+    const changed = this.#replaceProviders(
+      config.providers.filter(({ id }) => !this.isUnreachable(id)),
+    );
     this.#built = built;
     const restrictions = restrictionsOf(config);
     if (this.#views === undefined) this.#views = new CatalogueViews(catalogue, restrictions);
@@ -265,11 +314,8 @@ function restrictionsOf({ providers, models, aliases }: RoutingConfig): Restrict
 }
 
 /** Adds a fault for each alias that would hide a model, and for each model of an alias that does not exist. */
-function addAliasFaults(
-  { aliases, models: entries }: RoutingConfig,
-  catalogue: Catalogue,
-  faults: ConfigFaults,
-): void {
+function addAliasFaults({ config, catalogue }: Built, faults: ConfigFaults): void {
+  const { aliases, models: entries } = config;
   const index = createModelIndex(catalogue);
   const names = new Set(aliases.map(({ id }) => id));
   const namesOfFile = new Set(
@@ -281,7 +327,7 @@ function addAliasFaults(
     }
     for (const [at, model] of models.entries()) {
       const pointer = `${source}/models/${at}/id`;
-      if (names.has(model.id)) {
+      if (names.has(model.id) && index.byId(model.id) === undefined) {
         faults.add(new ConfigError(`${pointer} is an alias itself, but must be a model`));
       } else if (index.resolve(model.id) === undefined) {
         faults.add(new ConfigError(`${pointer} is not a model of this gateway`));

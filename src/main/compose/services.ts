@@ -1,3 +1,4 @@
+import { StoredConfiguration } from "../../accounts/configuration/stored-configuration.ts";
 import { LastUse } from "../../accounts/keys/api-keys.ts";
 import { PageBundle } from "../../dashboard/pages.ts";
 import { BodyBudget } from "../../http/body-budget.ts";
@@ -66,6 +67,11 @@ export async function composeServices(options: ComposeOptions) {
     ...{ failedRequests, note, runningCalls },
     /** The routes of the billed endpoints. */
     routes,
+    storedConfiguration: new StoredConfiguration({
+      ...base,
+      live: modelParts.live,
+      isReporter: () => node.membership.peers().rank === 0,
+    }),
     balances: composeBalances(base, node),
     usage: composeUsage(base, node),
     lastUse: new LastUse(background, onError),

@@ -221,7 +221,7 @@ function atPointer(value: unknown, pointer: string): unknown {
  * Returns the faults of an entry whose form is mixed. The id of a model has an author, and an alias
  * has no member except the model that it refers to.
  */
-function mixedEntry({ source, ...entry }: ModelConfig): readonly string[] {
+export function mixedEntry({ source, ...entry }: ModelConfig): readonly string[] {
   if (entry.alias_of === undefined) {
     return entry.id.includes("/") ? [] : refuse(`${source}/id`, entry.id, MODEL_ID).faults;
   }

@@ -1,6 +1,12 @@
 import { hasAtMostDecimals } from "../../lib/money.ts";
 import { ConfigError, type ConfigFaults, refuse } from "./config-error.ts";
-import type { AliasConfig, ModelConfig, PriceConfig, ProviderOfFile } from "./file.ts";
+import {
+  type AliasConfig,
+  type ModelConfig,
+  mixedEntry,
+  type PriceConfig,
+  type ProviderOfFile,
+} from "./file.ts";
 import { type ProviderConfig, providerOfFile } from "./providers.ts";
 
 /** The parts of the configuration that operators can change while the gateway runs. */
@@ -55,6 +61,10 @@ export function withStored(
     faults.add(refuse(`${model.source}/endpoints/${at}/provider`, name, "a configured provider"));
     return false;
   });
+  for (const entry of stored.model) {
+    const mixed = mixedEntry(entry);
+    if (mixed.length > 0) faults.add(new ConfigError(...mixed));
+  }
   for (const entry of [...stored.model, ...stored.price]) {
     faults.attempt(() => assertPricesExact(entry.source, entry), undefined);
   }
