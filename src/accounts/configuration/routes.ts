@@ -71,12 +71,19 @@ const entryShape = Type.Object(
     updated_at: nullable(Type.String({ format: "date-time" })),
   },
   {
+    additionalProperties: true,
     description: "The members of the entry in the configuration file, without secrets, and these.",
     title: "ConfigurationEntry",
   },
 );
 const listShape = Type.Object({
   object: Type.Literal("list"),
+  instance_id: Type.Optional(
+    Type.String({
+      description:
+        "Of a list of providers: id of the instance that answers. The health is what it has observed.",
+    }),
+  ),
   data: Type.Array(entryShape),
   total: Type.Integer(),
 });
@@ -326,9 +333,22 @@ function storedMembers(kind: StoredKind): TProperties {
   const members = Object.entries(ENTRY_SCHEMAS[kind].properties as TProperties);
   return Object.fromEntries(
     members.flatMap(([name, schema]) =>
-      ONLY_IN_FILE.includes(name) ? [] : [[name, withoutVariables(name, schema)]],
+      ONLY_IN_FILE.includes(name) ? [] : [[name, inSentences(withoutVariables(name, schema))]],
     ),
   );
+}
+
+/** Returns the schema with descriptions for the API. Those of the file complete "must be …". */
+function inSentences<Schema>(schema: Schema): Schema {
+  if (typeof schema !== "object" || schema === null) return schema;
+  if (Array.isArray(schema)) return schema.map(inSentences) as Schema;
+  // With the hidden property that marks an optional member.
+  const copy: Record<string, unknown> = Object.create(null, Object.getOwnPropertyDescriptors(schema));
+  for (const [name, member] of Object.entries(schema)) {
+    const isText = name === "description" && typeof member === "string";
+    copy[name] = isText ? `Must be ${member}.` : inSentences(member);
+  }
+  return copy as Schema;
 }
 
 function changedMembers(kind: StoredKind): TProperties {

@@ -269,7 +269,7 @@ async function assertUnused(
   );
   const needing = new Map(
     faults.flatMap((fault) => {
-      const { kind, id } = placeOf(fault) ?? {};
+      const { kind, id } = faultSubject(fault) ?? {};
       if (kind === undefined || id === undefined || written.has(storedSource(kind, id))) return [];
       return [[storedSource(kind, id), { type: kind, id }] as const];
     }),
@@ -295,11 +295,11 @@ function assertSound(faults: readonly string[]): void {
   const [fault] = faults;
   if (fault === undefined) return;
   const code = fault.includes(HIDES_A_MODEL) ? "name_taken" : "invalid_body";
-  throw new GatewayError(code, `The ${fault}.`, { param: placeOf(fault)?.field ?? null });
+  throw new GatewayError(code, `The ${fault}.`, { param: faultSubject(fault)?.field ?? null });
 }
 
 /** Returns the entry, and the field of it, with which a fault begins. */
-function placeOf(
+function faultSubject(
   fault: string,
 ): { readonly kind: StoredKind; readonly id: string; readonly field: string | null } | undefined {
   const match = /^(provider|model|alias|price) (\S+?)(?=[ :]|$)/.exec(fault);

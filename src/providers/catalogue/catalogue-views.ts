@@ -25,7 +25,7 @@ const MAX_VIEWS = 200;
  * restricted models. The others have a view for each set of restricted things that they see.
  */
 export class CatalogueViews {
-  /** What an organization sees that no restriction names. The same object while the process runs. */
+  /** The view of organizations that no restriction names. The same object while the process runs. */
   readonly shared: ModelIndex;
   #catalogue: Catalogue;
   #restrictions: Restrictions;
@@ -123,7 +123,7 @@ function seenByOrganization({
   return seen;
 }
 
-/** Returns the aliases that an organization can use. Its own come before those for all organizations. */
+/** Returns the aliases that an organization can use. Those for it alone replace those for all organizations. */
 function aliasedModels(
   aliases: readonly AliasConfig[],
   organizationId: string | undefined,
@@ -131,6 +131,6 @@ function aliasedModels(
   const usable = aliases.filter(
     ({ organization_id: id }) => id === undefined || id === organizationId,
   );
-  const own = usable.filter(({ organization_id: id }) => id !== undefined);
-  return new Map([...usable, ...own].map(({ id, models }) => [id, models]));
+  const exclusive = usable.filter(({ organization_id: id }) => id !== undefined);
+  return new Map([...usable, ...exclusive].map(({ id, models }) => [id, models]));
 }

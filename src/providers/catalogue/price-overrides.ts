@@ -38,8 +38,9 @@ function entryFor(
   { provider }: ModelEndpoint,
   entries: readonly PriceConfig[],
 ): PriceConfig | undefined {
-  const own = entries.filter((entry) => entry.provider === provider);
-  const candidates = own.length > 0 ? own : entries.filter((entry) => entry.provider === undefined);
+  const exact = entries.filter((entry) => entry.provider === provider);
+  const candidates =
+    exact.length > 0 ? exact : entries.filter((entry) => entry.provider === undefined);
   return candidates.toSorted((left, right) => beginsMs(right) - beginsMs(left))[0];
 }
 
