@@ -343,7 +343,10 @@ function inSentences<Schema>(schema: Schema): Schema {
   if (typeof schema !== "object" || schema === null) return schema;
   if (Array.isArray(schema)) return schema.map(inSentences) as Schema;
   // With the hidden property that marks an optional member.
-  const copy: Record<string, unknown> = Object.create(null, Object.getOwnPropertyDescriptors(schema));
+  const copy: Record<string, unknown> = Object.create(
+    null,
+    Object.getOwnPropertyDescriptors(schema),
+  );
   for (const [name, member] of Object.entries(schema)) {
     const isText = name === "description" && typeof member === "string";
     copy[name] = isText ? `Must be ${member}.` : inSentences(member);

@@ -109,19 +109,6 @@ export class StoredConfiguration {
     });
   }
 
-  /**
-   * Makes all changes or none. Throws 400 if the configuration would have faults afterwards.
-   *
-   * @param isDryRun checks the changes without making them
-   */
-  async apply(
-    changes: readonly EntryChange[],
-    author: Author,
-    isDryRun: boolean,
-  ): Promise<readonly StoredEntry[]> {
-    return this.#change(author, () => changes, isDryRun);
-  }
-
   /** Puts a provider in force that did not answer when it was stored, because it has answered now. */
   async noteAnswer(id: string): Promise<void> {
     const { sql, live } = this.#dependencies;
@@ -189,25 +176,12 @@ export class StoredConfiguration {
   async #change(
     author: Author,
     decide: (before: readonly StoredEntry[]) => readonly EntryChange[],
-    isDryRun = false,
   ): Promise<readonly StoredEntry[]> {
-    const { sql, clock, live } = this.#dependencies;
-    let toCheck: readonly string[] = [];
-    const entries = await changeConfiguration(
-      authored(sql, author),
-      clock.nowMs(),
-      async (before, transaction) => {
-        const changes = decide(before);
-        const stored = live.opened(before);
-        toCheck = changes.filter((change) => hasNewAddress(change, stored)).map(({ id }) => id);
-        const preview = await live.preview(stored, afterChanges(stored, changes));
-        await assertUnused(transaction, changes, preview);
-        assertSound(preview.faults);
-        if (before.length + changes.length > MAX_ENTRIES) throw tooMany();
-        return isDryRun ? [] : changes.map((change) => this.#writeOf(change));
-      },
+    const { sql, live } = this.#dependencies;
+    const { entries, toCheck } = await changeEntries(
+      { ...this.#dependencies, sql: authored(sql, author) },
+      decide,
     );
-    if (isDryRun) return entries;
     await live.reload();
     if (toCheck.length === 0) return entries;
     await Promise.all(toCheck.map((id) => this.#checkReachable(id)));
@@ -221,17 +195,48 @@ export class StoredConfiguration {
     if (!this.#isConfigured("provider", id)) return;
     await noteReachable(sql, id, await isReachable(live.create(id)));
   }
+}
 
-  #writeOf({ kind, id, entry }: EntryChange): EntryWrite {
-    if (entry === null) return { kind, id, body: null };
-    const { keyring } = this.#dependencies;
-    const { id: _, ...members } = entry;
-    const { body, secrets } = splitSecrets(members);
-    const plain = secrets && new TextEncoder().encode(JSON.stringify(secrets));
-    const secret = (keyId: string) =>
-      plain === undefined ? null : keyring.sealUnder(keyId, plain);
-    return { kind, id, body, secret };
-  }
+interface ChangeDependencies {
+  readonly sql: Database;
+  readonly clock: Pick<Clock, "nowMs">;
+  readonly keyring: Keyring;
+  readonly live: Pick<LiveConfiguration, "opened" | "preview">;
+}
+
+/**
+ * Makes all changes that `decide` returns, or none, in one transaction. `toCheck` are the providers that are not used
+ * before they have answered. Throws 400, or 409, if the configuration would have faults afterwards, or if a deleted
+ * entry is in use.
+ *
+ * @param isDryRun checks the changes without making them
+ */
+export async function changeEntries(
+  { sql, clock, keyring, live }: ChangeDependencies,
+  decide: (before: readonly StoredEntry[]) => readonly EntryChange[],
+  isDryRun = false,
+): Promise<{ readonly entries: readonly StoredEntry[]; readonly toCheck: readonly string[] }> {
+  let toCheck: readonly string[] = [];
+  const entries = await changeConfiguration(sql, clock.nowMs(), async (before, transaction) => {
+    const changes = decide(before);
+    const stored = live.opened(before);
+    const preview = await live.preview(stored, afterChanges(stored, changes));
+    await assertUnused(transaction, changes, preview);
+    assertSound(preview.faults);
+    if (before.length + changes.length > MAX_ENTRIES) throw tooMany();
+    toCheck = changes.filter((change) => hasNewAddress(change, stored)).map(({ id }) => id);
+    return isDryRun ? [] : changes.map((change) => writeOf(change, keyring));
+  });
+  return { entries, toCheck };
+}
+
+function writeOf({ kind, id, entry }: EntryChange, keyring: Keyring): EntryWrite {
+  if (entry === null) return { kind, id, body: null };
+  const { id: _, ...members } = entry;
+  const { body, secrets } = splitSecrets(members);
+  const plain = secrets && new TextEncoder().encode(JSON.stringify(secrets));
+  const secret = (keyId: string) => (plain === undefined ? null : keyring.sealUnder(keyId, plain));
+  return { kind, id, body, secret };
 }
 
 /** Returns true for a provider that is new, or that calls go to another address of. */

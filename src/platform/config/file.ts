@@ -66,7 +66,12 @@ export function readConfigFile(
     return { path: undefined, ...none, sandbox: true, faultyIds };
   }
   const path = named ?? DEFAULT_CONFIG_FILE;
-  const contents = checked(path, parsed(path, readText(path, cwd)), faults);
+  return checkedContents(path, parseConfigText(path, readText(path, cwd)), faults);
+}
+
+/** Returns the entries of a file without a fault. Adds each fault to `faults`. */
+export function checkedContents(path: string, value: unknown, faults: ConfigFaults): FileContents {
+  const contents = checked(path, value, faults);
   const { providers, models, aliases, prices } = contents;
   const duplicates = [
     ...[providers, models, aliases, prices].flatMap(repeatedIds),
@@ -90,7 +95,8 @@ function readText(path: string, cwd: string): string {
   return new TextDecoder().decode(bytes);
 }
 
-function parsed(path: string, text: string): unknown {
+/** Returns the value of a file. Throws ConfigError with the line if the text is not JSON. */
+export function parseConfigText(path: string, text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
