@@ -18,8 +18,8 @@ interface UsageRollUpDependencies {
 
 const ROLL_UP_MS = 1_000;
 /**
- * Upper limit of the pause between two rounds. A scan of very many organizations runs less often, so that
- * scans take at most a twentieth of the time.
+ * Upper limit of the pause between two rounds, and the pause after a round that found nothing: reads of usage add new
+ * entries first. A scan of very many organizations runs less often, so that scans take at most a twentieth of the time.
  */
 const MAX_ROLL_UP_MS = 4_000;
 const PAUSES_A_LOOK = 20;
@@ -73,6 +73,7 @@ export class UsageRollUp {
     const beganMs = performance.now();
     const organizations = await organizationsWithNewUsage(sql, MAX_ORGANIZATIONS);
     const incomplete = await organizationsWithoutTotals(sql, MAX_ORGANIZATIONS);
+    if (organizations.length === 0 && incomplete.length === 0) return MAX_ROLL_UP_MS;
     const lookMs = performance.now() - beganMs;
     const hasNew = await this.#forEach(organizations, (id) => rollUpSteps(sql, id));
     const hasIncomplete = await this.#forEach(incomplete, (id) =>
