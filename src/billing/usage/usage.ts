@@ -33,7 +33,7 @@ const MOST_A_STEP = 2_000;
 const STEPS_A_TURN = 5;
 
 /**
- * Adds transactions and failed requests to the usage totals of their organizations, every second. Covers new
+ * Adds transactions and failed requests to the usage totals of their organizations, each second while there are any. Covers new
  * ledger entries, entries that the previous release writes, and after an upgrade all older entries.
  */
 export class UsageRollUp {
