@@ -198,8 +198,12 @@ export interface WatchedConnections {
   readonly poolSize: number;
 }
 
+/** Time between two looks while queries run. */
 const LOOK_MS = 250;
-/** The watch checks queries that take longer. */
+/**
+ * The watch checks queries that take longer. Also the time between two looks if no query runs, because one that begins
+ * in between is not late at the second look.
+ */
 const LATE_MS = 1_000;
 /**
  * Number of durations of the check by which a query may exceed LATE_MS. If the machine has no spare CPU time, the check
@@ -225,8 +229,8 @@ export class ConnectionWatch {
   readonly #watched: readonly WatchedConnections[];
   readonly #onRenewed: (applicationName: string) => void;
   readonly #renewedAtMs = new Map<WatchedConnections, number>();
-  readonly #timer: ReturnType<typeof setInterval>;
-  #isLooking = false;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #isStopped = false;
 
   /** `asking` is a separate connection. Another watch checks it. */
   constructor(
@@ -237,23 +241,28 @@ export class ConnectionWatch {
     this.#asking = asking;
     this.#watched = watched;
     this.#onRenewed = onRenewed;
-    this.#timer = setInterval(() => void this.#look(), LOOK_MS);
-    this.#timer.unref();
+    this.#schedule();
   }
 
   stop(): void {
-    clearInterval(this.#timer);
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  #schedule(): void {
+    if (this.#isStopped) return;
+    const isIdle = this.#watched.every(({ database }) => database.underWay.length === 0);
+    this.#timer = setTimeout(() => void this.#look(), isIdle ? LATE_MS : LOOK_MS);
+    this.#timer.unref();
   }
 
   async #look(): Promise<void> {
-    if (this.#isLooking) return;
-    this.#isLooking = true;
     try {
       for (const one of this.#watched) if (this.#late(one) > 0) await this.#judge(one);
     } catch {
       // The connection that asks is unreachable too, so nothing is known of the others.
     } finally {
-      this.#isLooking = false;
+      this.#schedule();
     }
   }
 

@@ -21,10 +21,11 @@ BEGIN
     AND kind IN ('hour', 'day', 'key_day', 'user', 'other_user', 'tag', 'other_tag')
     AND starts_at >= v_day AND starts_at < v_day + interval '24 hours';
   INSERT INTO usage_totals (organization_id, kind, starts_at, value, requests, errors, prompt_tokens,
-    completion_tokens, cached_tokens, reasoning_tokens, images, characters, duration_ms, search_units, cost_nano)
+    completion_tokens, cached_tokens, reasoning_tokens, images, characters, duration_ms, search_units,
+    cost_nano, quantities)
   SELECT p_organization, grain, starts_at, key_id, sum(requests), sum(errors), sum(prompt_tokens),
     sum(completion_tokens), sum(cached_tokens), sum(reasoning_tokens), sum(images), sum(characters),
-    sum(duration_ms), sum(search_units), sum(cost_nano)
+    sum(duration_ms), sum(search_units), sum(cost_nano), usage_sum_quantities(quantities)
   FROM usage_rollups
   WHERE organization_id = p_organization AND grain IN ('hour', 'day', 'key_day')
     AND starts_at >= v_day AND starts_at < v_day + interval '24 hours'
@@ -32,7 +33,7 @@ BEGIN
   UNION ALL
   SELECT p_organization, kind, v_day, value, sum(requests), sum(errors), sum(prompt_tokens),
     sum(completion_tokens), sum(cached_tokens), sum(reasoning_tokens), sum(images), sum(characters),
-    sum(duration_ms), sum(search_units), sum(cost_nano)
+    sum(duration_ms), sum(search_units), sum(cost_nano), usage_sum_quantities(quantities)
   FROM usage_subjects
   WHERE organization_id = p_organization AND kind IN ('user', 'other_user', 'tag', 'other_tag')
     AND day = (v_day AT TIME ZONE 'UTC')::date

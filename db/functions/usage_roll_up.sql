@@ -14,6 +14,11 @@ LANGUAGE plpgsql
 SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_mergejoin = off
 SET jit = off AS $$
 DECLARE
+  -- Quantities that the roll-up has columns for, and those that it does not sum. It sums all others in "quantities".
+  c_excluded CONSTANT text[] := '{images, characters, duration_ms, search_units,
+    image_pixels, input_images, speakers_ms, web_searches, file_searches,
+    cache_write_tokens, cache_write_1h_tokens, audio_prompt_tokens, cached_audio_prompt_tokens,
+    audio_completion_tokens, image_prompt_tokens, cached_image_prompt_tokens, image_completion_tokens}';
   v_cursor usage_cursors;
   v_last bigint;
   v_failures bigint;
@@ -60,7 +65,8 @@ BEGIN
       CASE WHEN t.quantities IS NOT NULL THEN usage_quantity(t.quantities, 'characters') END AS characters,
       CASE WHEN t.quantities IS NOT NULL THEN usage_quantity(t.quantities, 'duration_ms') END AS duration_ms,
       CASE WHEN t.quantities IS NOT NULL THEN usage_quantity(t.quantities, 'search_units') END AS search_units,
-      -t.amount_nano AS cost_nano
+      -t.amount_nano AS cost_nano,
+      CASE WHEN t.quantities - c_excluded <> '{}' THEN usage_quantities(t.quantities - c_excluded) END AS quantities
     FROM transactions t
     LEFT JOIN LATERAL (
       SELECT * FROM failed_requests WHERE failed_requests.id = t.request_id AND usage_state = 1 LIMIT 1) f ON true
@@ -68,7 +74,7 @@ BEGIN
       AND t.type = 'usage'
     UNION ALL
     SELECT date_bin('1 hour', c.created_at, 'epoch'), c.key_id, c.model, c.provider, c.details->>'user',
-      c.details->'metadata'->'tags', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -t.amount_nano
+      c.details->'metadata'->'tags', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -t.amount_nano, NULL
     FROM transactions t
     CROSS JOIN LATERAL (SELECT * FROM transactions WHERE request_id = t.refunded_request_id LIMIT 1) c
     WHERE t.organization_id = p_organization AND t.sequence > v_cursor.sequence AND t.sequence <= v_last
@@ -77,33 +83,35 @@ BEGIN
     -- A request that was rejected before its model was found may have any text as its model.
     SELECT date_bin('1 hour', created_at, 'epoch'), key_id,
       CASE WHEN provider IS NOT NULL OR status NOT IN (400, 404, 413, 415) THEN model END, provider, user_name,
-      tags, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0
+      tags, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL
     FROM failed WHERE charged_at IS NULL
     UNION ALL
     SELECT date_bin('1 hour', charged_at, 'epoch'), charged_key_id, charged_model, charged_provider,
-      details->>'user', details->'metadata'->'tags', 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0
+      details->>'user', details->'metadata'->'tags', 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, NULL
     FROM failed WHERE charged_at IS NOT NULL AND (charged_status >= 400) IS NOT TRUE
   ), sums AS MATERIALIZED (
     SELECT hour, coalesce(key_id, '') AS key_id, usage_name(model) AS model,
       usage_name(provider) AS provider, usage_name(user_name) AS user_name, tags, requests, errors,
       prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens,
       coalesce(images, 0) AS images, coalesce(characters, 0) AS characters,
-      coalesce(duration_ms, 0) AS duration_ms, coalesce(search_units, 0) AS search_units, cost_nano
+      coalesce(duration_ms, 0) AS duration_ms, coalesce(search_units, 0) AS search_units, cost_nano,
+      quantities
     FROM (
       SELECT hour, key_id, model, provider, user_name, tags, sum(requests) AS requests,
         sum(errors) AS errors, sum(prompt_tokens) AS prompt_tokens,
         sum(completion_tokens) AS completion_tokens, sum(cached_tokens) AS cached_tokens,
         sum(reasoning_tokens) AS reasoning_tokens, sum(images) AS images, sum(characters) AS characters,
-        sum(duration_ms) AS duration_ms, sum(search_units) AS search_units, sum(cost_nano) AS cost_nano
+        sum(duration_ms) AS duration_ms, sum(search_units) AS search_units, sum(cost_nano) AS cost_nano,
+        usage_sum_quantities(quantities) AS quantities
       FROM lines GROUP BY hour, key_id, model, provider, user_name, tags
     ) of_each
   ), rolled AS (
     INSERT INTO usage_rollups AS u (organization_id, grain, key_id, starts_at, model, provider, requests,
       errors, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, images, characters,
-      duration_ms, search_units, cost_nano)
+      duration_ms, search_units, cost_nano, quantities)
     SELECT p_organization, g.grain, g.key_id, g.starts_at, model, provider, sum(requests), sum(errors),
       sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens), sum(reasoning_tokens), sum(images),
-      sum(characters), sum(duration_ms), sum(search_units), sum(cost_nano)
+      sum(characters), sum(duration_ms), sum(search_units), sum(cost_nano), usage_sum_quantities(quantities)
     FROM sums s CROSS JOIN LATERAL (VALUES
       ('hour', '', s.hour), ('key_hour', s.key_id, s.hour),
       ('day', '', date_trunc('day', s.hour, 'UTC')), ('key_day', s.key_id, date_trunc('day', s.hour, 'UTC'))
@@ -117,7 +125,8 @@ BEGIN
       reasoning_tokens = u.reasoning_tokens + EXCLUDED.reasoning_tokens,
       images = u.images + EXCLUDED.images, characters = u.characters + EXCLUDED.characters,
       duration_ms = u.duration_ms + EXCLUDED.duration_ms,
-      search_units = u.search_units + EXCLUDED.search_units, cost_nano = u.cost_nano + EXCLUDED.cost_nano
+      search_units = u.search_units + EXCLUDED.search_units, cost_nano = u.cost_nano + EXCLUDED.cost_nano,
+      quantities = coalesce(usage_add_quantities(u.quantities, EXCLUDED.quantities), u.quantities, EXCLUDED.quantities)
   ), subjected AS MATERIALIZED (
     -- Each sum once for its user, and once for each of its tags.
     SELECT sums.*, s.kind, s.value
@@ -129,11 +138,11 @@ BEGIN
   ), subjects AS (
     INSERT INTO usage_subjects AS u (organization_id, kind, day, value, key_id, model, provider, requests,
       errors, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, images, characters,
-      duration_ms, search_units, cost_nano)
+      duration_ms, search_units, cost_nano, quantities)
     SELECT p_organization, kind, (hour AT TIME ZONE 'UTC')::date, value, key_id, model, provider,
       sum(requests), sum(errors), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens),
       sum(reasoning_tokens), sum(images), sum(characters), sum(duration_ms),
-      sum(search_units), sum(cost_nano)
+      sum(search_units), sum(cost_nano), usage_sum_quantities(quantities)
     FROM subjected
     GROUP BY kind, (hour AT TIME ZONE 'UTC')::date, value, key_id, model, provider
     ON CONFLICT (organization_id, kind, day, value, key_id, model, provider) DO UPDATE SET
@@ -144,15 +153,17 @@ BEGIN
       reasoning_tokens = u.reasoning_tokens + EXCLUDED.reasoning_tokens,
       images = u.images + EXCLUDED.images, characters = u.characters + EXCLUDED.characters,
       duration_ms = u.duration_ms + EXCLUDED.duration_ms,
-      search_units = u.search_units + EXCLUDED.search_units, cost_nano = u.cost_nano + EXCLUDED.cost_nano
+      search_units = u.search_units + EXCLUDED.search_units, cost_nano = u.cost_nano + EXCLUDED.cost_nano,
+      quantities = coalesce(usage_add_quantities(u.quantities, EXCLUDED.quantities), u.quantities, EXCLUDED.quantities)
     -- xmax of a row that existed before is the transaction that locked it.
     RETURNING u.xmax = 0 AS is_new
   ), totals AS (
     INSERT INTO usage_totals AS u (organization_id, kind, starts_at, value, requests, errors, prompt_tokens,
-      completion_tokens, cached_tokens, reasoning_tokens, images, characters, duration_ms, search_units, cost_nano)
+      completion_tokens, cached_tokens, reasoning_tokens, images, characters, duration_ms, search_units,
+      cost_nano, quantities)
     SELECT p_organization, g.kind, g.starts_at, g.value, sum(requests), sum(errors), sum(prompt_tokens),
       sum(completion_tokens), sum(cached_tokens), sum(reasoning_tokens), sum(images), sum(characters),
-      sum(duration_ms), sum(search_units), sum(cost_nano)
+      sum(duration_ms), sum(search_units), sum(cost_nano), usage_sum_quantities(quantities)
     FROM (SELECT *, date_trunc('day', hour, 'UTC') AS day FROM subjected) s CROSS JOIN LATERAL (
       VALUES (s.kind, s.day, s.value), ('hour', s.hour, ''), ('day', s.day, ''), ('key_day', s.day, s.key_id)
     ) AS g (kind, starts_at, value)
@@ -166,7 +177,8 @@ BEGIN
       reasoning_tokens = u.reasoning_tokens + EXCLUDED.reasoning_tokens,
       images = u.images + EXCLUDED.images, characters = u.characters + EXCLUDED.characters,
       duration_ms = u.duration_ms + EXCLUDED.duration_ms,
-      search_units = u.search_units + EXCLUDED.search_units, cost_nano = u.cost_nano + EXCLUDED.cost_nano
+      search_units = u.search_units + EXCLUDED.search_units, cost_nano = u.cost_nano + EXCLUDED.cost_nano,
+      quantities = coalesce(usage_add_quantities(u.quantities, EXCLUDED.quantities), u.quantities, EXCLUDED.quantities)
   ), timed AS (
     INSERT INTO usage_latencies AS u (organization_id, measure, hour, bucket, requests)
     SELECT p_organization, measure, hour, usage_bucket(ms), sum(requests)

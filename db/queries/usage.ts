@@ -1,3 +1,4 @@
+import { SUMMED_UNITS } from "../../src/lib/units.ts";
 import { isoTime } from "../../src/lib/utc-time.ts";
 import type { Database, SqlFragment } from "../client.ts";
 
@@ -35,6 +36,8 @@ export interface UsageRow {
   readonly durationMs: number;
   readonly searchUnits: number;
   readonly costNano: bigint;
+  /** Sums of `UNITS_WITHOUT_COLUMN`, by their stored names. */
+  readonly quantities: Readonly<Record<string, number>>;
 }
 
 interface UsagePage {
@@ -50,7 +53,7 @@ const OTHERS = "other";
 const HOUR_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 
-const FIGURES = [
+const FIGURE_COLUMNS = [
   "requests",
   "errors",
   "prompt_tokens",
@@ -63,6 +66,23 @@ const FIGURES = [
   "search_units",
   "cost_nano",
 ];
+
+/** Units whose sums are in the column `quantities`. */
+export const UNITS_WITHOUT_COLUMN = SUMMED_UNITS.filter(
+  ({ stored }) => !FIGURE_COLUMNS.includes(stored),
+);
+const FIGURES = [...FIGURE_COLUMNS, ...UNITS_WITHOUT_COLUMN.map(({ stored }) => stored)];
+
+/** Returns the rows of a table of sums, with the units that have no column as columns. */
+function sumsIn(
+  sql: Database,
+  table: "usage_rollups" | "usage_subjects" | "usage_totals",
+): SqlFragment {
+  const columns = UNITS_WITHOUT_COLUMN.map(
+    ({ stored }) => sql`, coalesce((quantities->>${stored}::text)::bigint, 0) AS ${sql(stored)}`,
+  );
+  return sql`(SELECT * ${joined(sql, columns)} FROM ${sql(table)}) sums`;
+}
 
 /** Lists usage, earliest first, then by names. */
 export async function listUsage(sql: Database, listing: UsageListing): Promise<UsagePage> {
@@ -146,7 +166,7 @@ function totalsOf(
   kind: string,
   when: SqlFragment,
 ): SqlFragment {
-  return sql`FROM usage_totals
+  return sql`FROM ${sumsIn(sql, "usage_totals")}
     WHERE organization_id = ${listing.organizationId} AND kind = ${kind} ${within(sql, listing)} ${when}`;
 }
 
@@ -194,7 +214,7 @@ function subjectTotals(
   const figures = each((figure) => sql`${sql(figure)}`);
   const sums = each((figure) => sql`coalesce(sum(${sql(figure)}), 0)::bigint`);
   const ofDay = (kinds: SqlFragment) => sql`
-    FROM usage_totals WHERE organization_id = ${listing.organizationId} AND kind IN (${kinds}) AND starts_at = day`;
+    FROM ${sumsIn(sql, "usage_totals")} WHERE organization_id = ${listing.organizationId} AND kind IN (${kinds}) AND starts_at = day`;
   return sql`
     SELECT day AS starts_at, of_day.*
     FROM (
@@ -228,7 +248,7 @@ function rollups(sql: Database, listing: UsageListing, interval: "hour" | "day")
   const { organizationId, groups, keyId } = listing;
   const isOfKeys = keyId !== undefined || groups.includes("key");
   const grain = `${isOfKeys ? "key_" : ""}${interval}`;
-  return sql`SELECT * FROM usage_rollups
+  return sql`SELECT * FROM ${sumsIn(sql, "usage_rollups")}
     WHERE organization_id = ${organizationId} AND grain = ${grain} ${matching(sql, listing)}
       ${within(sql, listing)}`;
 }
@@ -259,7 +279,7 @@ function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): S
       FROM (
         SELECT kind, day, value ${by} ${joined(sql, sums)}, sum(sum(cost_nano)) OVER of_value AS total_nano,
           sum(sum(requests)) OVER of_value AS total_requests
-        FROM usage_subjects
+        FROM ${sumsIn(sql, "usage_subjects")}
         WHERE organization_id = ${organizationId} AND kind IN (${kind}, ${`other_${kind}`})
           ${matching(sql, listing)}
           ${fromMs === undefined ? sql`` : sql`AND day >= ${dayOf(fromMs)}::date`}
@@ -298,7 +318,7 @@ function dayOf(ms: number): string {
   return isoTime(ms).slice(0, 10);
 }
 
-interface SummedRow {
+interface SummedRow extends Readonly<Record<string, unknown>> {
   readonly starts_at: Date;
   readonly model?: string;
   readonly key_id?: string;
@@ -332,5 +352,8 @@ function usageRow(row: SummedRow, groups: readonly UsageGroup[]): UsageRow {
     durationMs: Number(row.duration_ms),
     searchUnits: Number(row.search_units),
     costNano: BigInt(row.cost_nano),
+    quantities: Object.fromEntries(
+      UNITS_WITHOUT_COLUMN.map(({ stored }) => [stored, Number(row[stored])]),
+    ),
   };
 }

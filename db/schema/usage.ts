@@ -4,6 +4,7 @@ import {
   date,
   index,
   integer,
+  jsonb,
   pgTable,
   primaryKey,
   smallint,
@@ -57,6 +58,10 @@ const figures = () => {
      * Sum of charges in nano-USD, without those that were refunded because their answers were never sent.
      */
     costNano: sum("cost_nano"),
+    /**
+     * Sums of the ledger's quantities that have no column here, by their stored names. Null if there are none.
+     */
+    quantities: jsonb("quantities"),
   };
 };
 

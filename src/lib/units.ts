@@ -79,6 +79,8 @@ interface Counted extends Price {
   readonly seconds?: string;
   /** Describes the count in the schema of transactions. Undefined if the schema omits it. */
   readonly description: string | undefined;
+  /** True if `/v1/usage` omits the sum. Then list the stored name in `db/functions/usage_roll_up.sql`. */
+  readonly isUnsummed?: true;
   /** Name of the price in the configuration file, and the category of the models that have it. */
   readonly setting?: { readonly name: string; readonly category: ModelCategory };
   /** Number of units in a shown price, and the name of that quantity. */
@@ -214,6 +216,7 @@ export const UNITS = {
     count: "imagePixels",
     stored: "image_pixels",
     description: undefined,
+    isUnsummed: true,
     label: "Image by size",
     per: [1_000_000, "megapixel"],
     column: "output",
@@ -225,6 +228,7 @@ export const UNITS = {
     count: "inputImages",
     stored: "input_images",
     description: undefined,
+    isUnsummed: true,
     label: "Input image",
     per: [1, "image"],
   },
@@ -269,6 +273,7 @@ export const UNITS = {
     stored: "speakers_ms",
     seconds: "speakers_seconds",
     description: "Seconds among these that were transcribed with speaker labels.",
+    isUnsummed: true,
     label: "Audio with speaker labels",
     per: [60, "minute"],
   },
@@ -279,6 +284,7 @@ export const UNITS = {
     count: "webSearches",
     stored: "web_searches",
     description: "Web searches.",
+    isUnsummed: true,
     label: "Web search",
     per: [1_000, "1K searches"],
   },
@@ -288,6 +294,7 @@ export const UNITS = {
     count: "fileSearches",
     stored: "file_searches",
     description: "File searches.",
+    isUnsummed: true,
     label: "File search",
     per: [1_000, "1K searches"],
   },
@@ -362,3 +369,5 @@ export const CONFIGURED_UNITS = ALL.flatMap((unit) => ("setting" in unit ? [unit
 export const COUNTED_UNITS = ALL.flatMap((unit) =>
   unit.kind === "unit" || unit.kind === "computed" ? [unit] : [],
 );
+/** Counted units that `/v1/usage` sums. */
+export const SUMMED_UNITS = COUNTED_UNITS.filter((unit) => !("isUnsummed" in unit));

@@ -6,7 +6,7 @@ import { CHAT_PATH, MODELS, type ModelName, requestBody, verifyAnswer } from "./
 
 /** One of the two that are compared. */
 export interface Target {
-  readonly name: "gateway" | "bare";
+  readonly name: "gateway" | "bare" | "go";
   readonly pid: number;
   readonly port: number;
   readonly key: string;
@@ -185,7 +185,7 @@ export function isOfMessages(model: ModelName): boolean {
 
 /** The gateway is asked for chats. What is no chat at the upstream the bare proxy is asked for as it is there. */
 function requestOf({ name }: Target, { model, isStream }: Workload) {
-  return isOfMessages(model) && name === "bare"
+  return isOfMessages(model) && name !== "gateway"
     ? { path: MESSAGES_PATH, body: messagesRequest(MODELS[model], isStream) }
     : { path: CHAT_PATH, body: requestBody(model, isStream) };
 }

@@ -25,6 +25,8 @@ export interface BenchOptions {
   readonly profileDir: string | undefined;
   readonly isJson: boolean;
   readonly isQuick: boolean;
+  /** Compares the gateway with Go's reverse proxy too. */
+  readonly withGo: boolean;
 }
 
 const MOST_SIDE_ROUNDS = 3;
@@ -36,6 +38,7 @@ const USAGE = `bun run bench [options]
   --rounds N            how often gateway and bare proxy are measured, in turn (5; quick 2)
   --seconds S           of each measurement, at least (1.5; quick 0.4)
   --database-url URL    a Postgres server to use in place of the embedded one (or TEST_DATABASE_URL)
+  --go                  compares the gateway with Go's httputil.ReverseProxy too (needs go)
   --set NAME=VALUE      a setting of the gateway, to compare runs with and without it
   --log FILE            keeps the gateway's log
   --profile DIR         writes a CPU profile of the gateway, and prints where its time went
@@ -59,6 +62,7 @@ export function readOptions(
       log: { type: "string" },
       profile: { type: "string" },
       json: { type: "boolean", default: false },
+      go: { type: "boolean", default: false },
       help: { type: "boolean", default: false },
     },
   });
@@ -83,6 +87,7 @@ export function readOptions(
     profileDir: values.profile === undefined ? undefined : resolve(values.profile),
     isJson: values.json,
     isQuick,
+    withGo: values.go,
   };
 }
 

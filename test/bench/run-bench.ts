@@ -15,6 +15,7 @@ import {
   startEnvironment,
   startGateway,
 } from "./gateway-process.ts";
+import { startGoProxy } from "./go-proxy.ts";
 import { checkLedger } from "./ledger-check.ts";
 import type { BenchOptions } from "./options.ts";
 import type { BenchResults } from "./results.ts";
@@ -78,6 +79,10 @@ async function build(
     ...startEnvironment(),
     ...TRUST,
   });
+  const go = options.withGo
+    ? await startGoProxy(upstreamUrl(upstream.port), folder, cleanups)
+    : undefined;
+  if (options.withGo && go === undefined) say("skipping Go's reverse proxy: go is not installed");
   const load = startChild("load.ts", cleanups);
   await load.next();
   const database = await prepareDatabase(options.databaseUrl, dataDirOf(folder));
@@ -102,6 +107,7 @@ async function build(
     driver: new Driver(load, upstream.pid),
     gateway: { name: "gateway", pid: gateway.pid, port: gateway.port, key },
     bare: { name: "bare", pid: bare.pid, port: bare.port, key },
+    go: go && { name: "go", ...go, key },
     upstreamPort: upstream.port,
     sql,
   };

@@ -15,6 +15,8 @@ export interface Stage {
   readonly driver: Driver;
   readonly gateway: Target;
   readonly bare: Target;
+  /** Go's reverse proxy, if it was asked for and Go is installed. */
+  readonly go: Target | undefined;
   readonly upstreamPort: number;
   readonly sql: Database;
 }
@@ -37,7 +39,13 @@ export async function measureSections(
     say(`${row.title}, ${row.connections} connections`);
     const commitMs = await commitLatencyMs(stage.sql);
     const { rounds } = options;
-    rows.push(await compare(driver, stage, { row, rounds, commitMs, warmupMs, measureMs }));
+    const times = { rounds, commitMs, warmupMs, measureMs };
+    rows.push(await compare(driver, stage, { row, ...times }));
+    if (stage.go === undefined) continue;
+    // Its name has no bounds in targets.ts.
+    const goRow = { ...row, name: `${row.name}-go`, title: `${row.title} (bare: Go)` };
+    const targets = { gateway: stage.gateway, bare: stage.go };
+    rows.push(await compare(driver, targets, { row: goRow, ...times }));
   }
   let manyKeys: BenchResults["manyKeys"];
   if (sections.has("keys")) {
@@ -56,7 +64,7 @@ export async function measureSections(
 }
 
 async function warmUp(stage: Stage, rows: readonly Row[]): Promise<void> {
-  const { options, driver, gateway, bare, say } = stage;
+  const { options, driver, gateway, bare, go, say } = stage;
   const { sections } = options;
   const chats = rows.filter(({ workload }) => !isOfMessages(workload.model));
   const usesStreams = sections.has("aborts") || chats.some(({ workload }) => workload.isStream);
@@ -71,7 +79,7 @@ async function warmUp(stage: Stage, rows: readonly Row[]): Promise<void> {
   const connections = SIDE_CONNECTIONS;
   const warmupMs = options.isQuick ? JIT_WARMUP_MS / 3 : JIT_WARMUP_MS;
   for (const workload of workloads) {
-    for (const target of [bare, gateway]) {
+    for (const target of [bare, gateway, ...(go === undefined ? [] : [go])]) {
       await driver.run({ target, workload, connections, warmupMs, measureMs: 1 });
     }
   }

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { providerRequest } from "../../src/inference/call/call.ts";
 import type { StreamForm } from "../../src/inference/call/endpoint.ts";
 import type { AcceptedChat } from "../../src/inference/endpoints/chat-completions/endpoint.ts";
 import { estimatedUsage } from "../../src/lib/usage.ts";
+import { ShortBody } from "../../src/providers/chat-body.ts";
 import { StreamedAnswer } from "../../src/providers/streamed-answer.ts";
 import { streamOf } from "../../src/providers/transport/call-failures.ts";
 import { requestOf } from "../contracts/money/owned-money.ts";
@@ -31,7 +33,8 @@ const plain: StreamForm<AcceptedChat> = {
   keepalive: "",
   choices: () => 1,
   async open(call, candidate, _admitted, output) {
-    const answer = await candidate.provider.chat!(call);
+    const request = providerRequest(call, { stream: true, body: new ShortBody({}) });
+    const answer = await candidate.provider.chat!(request);
     const options = { id: "x", model: "m", hidesReasoning: false, nowSeconds: 0 };
     const { reader } = streamOf(answer).passThrough!(options, output);
     return { reader, answer: new PlainAnswer(output, 0) };

@@ -64,3 +64,39 @@ test("requests that wait are admitted as soon as the database is back", async ()
   expect(membership.waitingRequests).toBe(0);
   await until("nobody has to wait", () => membership.whenFresh() === undefined);
 });
+
+test("a single-node gateway without requests sends fewer heartbeats, and the next request does not wait", async () => {
+  let beats = 0;
+  const idle = new ClusterMembership({
+    sql,
+    instance: books.instance,
+    deploymentMode: "single-node",
+    lease: new InstanceLease(),
+    changeFeed: {
+      start() {},
+      stop: async () => {},
+      report() {},
+      reportGap() {},
+      recent: async () => {
+        beats++;
+        return [];
+      },
+    } as unknown as ChangeFeed,
+    reconnect() {},
+    onLateHeartbeat: async () => {},
+    onOrphanedWork() {},
+    onFenced() {},
+    onError() {},
+  });
+  const countOf = async (ms: number) => {
+    const before = beats;
+    await Bun.sleep(ms);
+    return beats - before;
+  };
+  await idle.start();
+  expect(await countOf(2_400)).toBeLessThanOrEqual(4);
+  expect(idle.whenFresh()).toBeUndefined();
+  await countOf(750);
+  expect(await countOf(2_000)).toBeGreaterThanOrEqual(5);
+  await idle.stop();
+});

@@ -243,4 +243,26 @@ describe("the lag of the event loop", () => {
     tickAfter(100);
     expect(lag.lagMs).toBe(0);
   });
+
+  test("is measured only while it is read", () => {
+    const read = new EventLoopLag(() => nowMs);
+    const tick = (count: number, ms: number) => {
+      for (let done = 0; done < count; done++) {
+        nowMs += ms;
+        read.tick(nowMs);
+      }
+    };
+    tick(99, 100);
+    expect(read.lagMs).toBe(0);
+    tick(99, 400);
+    expect(read.isMeasuring).toBe(true);
+    tick(1, 400);
+    expect(read.isMeasuring).toBe(false);
+    nowMs += 60_000;
+    expect(read.lagMs).toBe(0);
+    expect(read.isMeasuring).toBe(true);
+    tick(5, 350);
+    expect(read.lagMs).toBe(250);
+    read.stop();
+  });
 });

@@ -201,6 +201,10 @@ export const endpoint: Recipe = {
     expect((answer.usage as { pages: number }).pages).toBe(2);
     const { body: log } = await call("GET", "/v1/credits/transactions?limit=1");
     expect(log.data).toMatchObject([{ model: "test/ocr", details: { pages: 2 } }]);
+    for (const group of ["model", "user", "key"]) {
+      const { body: usage } = await call("GET", `/v1/usage?group_by=${group}`);
+      expect(usage.data).toContainEqual(expect.objectContaining({ pages: 2 }));
+    }
     await scanner.stop(true);
   },
 };

@@ -12,6 +12,8 @@ const TIMEOUT_MS = 240_000;
 const ROOT = join(import.meta.dir, "..", "..");
 /** Bytes of the package as it is downloaded. The embedded Postgres and Pyodide are packages of their own. */
 const MAX_PACKED_BYTES = 12_000_000;
+/** Bytes of the package and of everything that it installs. More than half of them are the embedded Postgres. */
+const MAX_INSTALLED_BYTES = 120_000_000;
 
 const grounds = new Grounds("npm-package");
 const installed = join(grounds.folder, "installed");
@@ -59,6 +61,12 @@ function isAlive(port: string): boolean {
   const probe = join(packageFolder, "src", "main", "start", "health-probe.js");
   return Bun.spawnSync([process.execPath, probe], { env: { PORT: port } }).success;
 }
+
+test("the package and everything that it installs take less than 120 MB", () => {
+  const files = [...new Glob("**").scanSync({ cwd: installed, dot: true, absolute: true })];
+  const bytes = files.reduce((sum, path) => sum + Bun.file(path).size, 0);
+  expect(bytes).toBeLessThan(MAX_INSTALLED_BYTES);
+});
 
 test("bunx runs the command and its CLI", () => {
   const bunx = (...parameters: string[]) =>

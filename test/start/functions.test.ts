@@ -14,7 +14,8 @@ afterEach(() => database.drop());
 
 async function namesInDatabase(): Promise<string[]> {
   const rows = await sql<{ name: string }[]>`
-    SELECT proname AS name FROM pg_proc WHERE pronamespace = 'public'::regnamespace ORDER BY proname COLLATE "C"`;
+    SELECT proname AS name FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prokind = 'f'
+    ORDER BY proname COLLATE "C"`;
   return rows.map(({ name }) => name);
 }
 

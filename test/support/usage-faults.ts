@@ -36,40 +36,43 @@ export async function usageFaults(sql: Database): Promise<Record<string, unknown
           coalesce(prompt_tokens, 0) + coalesce(completion_tokens, 0)
             + coalesce(cached_prompt_tokens, 0) + coalesce(reasoning_tokens, 0) AS tokens,
           coalesce((quantities->>'images')::bigint, 0)
-            + 1000 * coalesce((quantities->>'search_units')::bigint, 0) AS rest
+            + 1000 * coalesce((quantities->>'search_units')::bigint, 0) AS rest,
+          coalesce((quantities->>'pages')::bigint, 0) AS pages
         FROM added WHERE type = 'usage'
         UNION ALL
         SELECT c.organization_id, date_trunc('hour', c.created_at, 'UTC'), coalesce(c.key_id, ''),
-          usage_name(c.model), usage_name(c.provider), -r.amount_nano, 0, 0
+          usage_name(c.model), usage_name(c.provider), -r.amount_nano, 0, 0, 0
         FROM added r JOIN transactions c ON c.request_id = r.refunded_request_id
       ), ledger AS (
         SELECT organization_id, hour, key_id, model, provider, sum(nano) AS nano, sum(tokens) AS tokens,
-          sum(rest) AS rest
+          sum(rest) AS rest, sum(pages) AS pages
         FROM charged GROUP BY 1, 2, 3, 4, 5
       ), usage AS (
         SELECT organization_id, starts_at AS hour, key_id, model, provider, cost_nano AS nano,
           prompt_tokens + completion_tokens + cached_tokens + reasoning_tokens AS tokens,
-          images + 1000 * search_units AS rest
-        FROM usage_rollups WHERE grain = 'key_hour'
-          AND (cost_nano, prompt_tokens, completion_tokens, images, search_units) <> (0, 0, 0, 0, 0)
+          images + 1000 * search_units AS rest,
+          coalesce((quantities->>'pages')::bigint, 0) AS pages
+        FROM usage_rollups WHERE grain = 'key_hour' AND (quantities IS NOT NULL
+          OR (cost_nano, prompt_tokens, completion_tokens, images, search_units) <> (0, 0, 0, 0, 0))
       )
       SELECT 'usage is not the ledger' AS fault, organization_id, hour, key_id, model, provider,
         l.nano::text AS ledger, u.nano::text AS usage
       FROM ledger l FULL JOIN usage u USING (organization_id, hour, key_id, model, provider)
-      WHERE (coalesce(l.nano, 0), coalesce(l.tokens, 0), coalesce(l.rest, 0))
-        <> (coalesce(u.nano, 0), coalesce(u.tokens, 0), coalesce(u.rest, 0))`),
+      WHERE (coalesce(l.nano, 0), coalesce(l.tokens, 0), coalesce(l.rest, 0),
+          coalesce(l.pages, 0))
+        <> (coalesce(u.nano, 0), coalesce(u.tokens, 0), coalesce(u.rest, 0), coalesce(u.pages, 0))`),
     ...(await snapshot`
       WITH sums AS (
         SELECT grain AS source, organization_id, date_trunc('day', starts_at, 'UTC') AS day, model, provider,
-          cost_nano, requests, errors, prompt_tokens, completion_tokens, search_units
+          cost_nano, requests, errors, prompt_tokens, completion_tokens, search_units, quantities
         FROM usage_rollups
         UNION ALL
         SELECT 'users', organization_id, day::timestamp AT TIME ZONE 'UTC', model, provider,
-          cost_nano, requests, errors, prompt_tokens, completion_tokens, search_units
+          cost_nano, requests, errors, prompt_tokens, completion_tokens, search_units, quantities
         FROM usage_subjects WHERE kind IN ('user', 'other_user')
       ), totals AS (
         SELECT source, organization_id, day, model, provider, row(sum(cost_nano), sum(requests), sum(errors),
-          sum(prompt_tokens), sum(completion_tokens), sum(search_units))::text AS figures
+          sum(prompt_tokens), sum(completion_tokens), sum(search_units), usage_sum_quantities(quantities))::text AS figures
         FROM sums GROUP BY 1, 2, 3, 4, 5
       )
       SELECT 'sums differ' AS fault, organization_id, day, model, provider,
@@ -114,5 +117,5 @@ export async function usageFaults(sql: Database): Promise<Record<string, unknown
 function sums(sql: Database) {
   return sql`row(sum(requests), sum(errors), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens),
     sum(reasoning_tokens), sum(images), sum(characters), sum(duration_ms), sum(search_units),
-    sum(cost_nano))::text AS figures`;
+    sum(cost_nano), usage_sum_quantities(quantities))::text AS figures`;
 }

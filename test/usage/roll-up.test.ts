@@ -3,7 +3,12 @@ import { refundCharge } from "../../db/ledger/credits.ts";
 import { dayAccountId, type Settlement } from "../../db/ledger/rows.ts";
 import { commitLedgerBatch } from "../../db/ledger/settle-batch.ts";
 import { insertFailedRequests } from "../../db/queries/failed-requests.ts";
-import { listUsage, type UsageListing, type UsageRow } from "../../db/queries/usage.ts";
+import {
+  listUsage,
+  UNITS_WITHOUT_COLUMN,
+  type UsageListing,
+  type UsageRow,
+} from "../../db/queries/usage.ts";
 import {
   hasNewUsage,
   organizationsWithNewUsage,
@@ -13,6 +18,7 @@ import {
 import { bringUsageUpToDate, UsageRollUp } from "../../src/billing/usage/usage.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { newId } from "../../src/lib/ids.ts";
+import { STORED_COUNTS } from "../../src/lib/units.ts";
 import { type Books, openBooks, type Payer, settlement } from "../ledger/books.ts";
 import { SeededRandom } from "../simulation/seeded-random.ts";
 import { until } from "../support/until.ts";
@@ -69,7 +75,13 @@ function some(random: SeededRandom, payer: Payer): Settlement {
     cachedPromptTokens: random.integer(0, 10),
     completionTokens: random.integer(0, 1_000),
     quantities: random.chance(0.2)
-      ? { images: random.integer(1, 9), search_units: random.integer(1, 9) }
+      ? {
+          ...{ images: random.integer(1, 9), search_units: random.integer(1, 9) },
+          ...(random.chance(0.5) && {
+            input_images: random.integer(1, 9),
+            image_pixels: 4_194_304,
+          }),
+        }
       : null,
     latencyMs: random.integer(0, 60_000),
     details: random.chance(0.5) ? { user: random.pick(["ada", "bob"]), metadata: { tags } } : null,
@@ -212,6 +224,7 @@ test("of very many users of a day the largest keep their names, and no figure is
       Array.from({ length: 900 }, (_, place) =>
         settlement(payer, {
           chargeNano: BigInt(1_000_000 - (first + place)),
+          quantities: { pages: 1 },
           details: { user: `user ${first + place}`, metadata: { tags: [`tag ${first + place}`] } },
         }),
       ),
@@ -305,4 +318,40 @@ test("a charge of the day before is listed where it was charged, whatever budget
   await post([settlement(payer, { dayAccount: dayAccountId(payer.keyId, "2020-02-02") })]);
   const [row] = await usageOf(payer);
   expect(Date.now() - row!.startMs).toBeLessThan(2 * 86_400_000);
+});
+
+test("amounts without a column are summed by name, capped, next to sums that have columns only", async () => {
+  const payer = await books.addOrganization(CREDIT);
+  const { organizationId } = payer;
+  const charged = (quantities: Readonly<Record<string, number>>) =>
+    settlement(payer, { chargeNano: 5n, quantities });
+  const sums = () => books.sql`
+    SELECT images, cost_nano, quantities FROM usage_rollups
+    WHERE organization_id = ${organizationId} AND grain = 'day'
+    UNION ALL SELECT images, cost_nano, quantities FROM usage_totals
+    WHERE organization_id = ${organizationId} AND kind IN ('day', 'user', 'tag')`;
+  // Rows as the release before the column writes them.
+  await post([charged({ images: 2, cache_write_tokens: 7, audio_prompt_tokens: 8 })]);
+  await rollUpAll(books.sql);
+  const row = { images: 2n, cost_nano: 5n, quantities: null };
+  expect(await sums()).toEqual([row, row, row, row] as never);
+  await post([charged({ images: 1, pages: 3 }), charged({ sheets: Number.MAX_SAFE_INTEGER })]);
+  await post([charged({ sheets: 4, pages: 1 })]);
+  await rollUpAll(books.sql);
+  const quantities = { pages: 4, sheets: 1_000_000_000_004 };
+  const added = { images: 3n, cost_nano: 20n, quantities };
+  expect(await sums()).toEqual([added, added, added, added] as never);
+  expect(await usageFaults(books.sql)).toEqual([]);
+});
+
+test("of the ledger's quantities, the units of UNITS that /v1/usage shows without a column are summed", async () => {
+  const payer = await books.addOrganization(CREDIT);
+  const quantities = Object.fromEntries(STORED_COUNTS.map(([, stored]) => [stored, 1]));
+  await post([settlement(payer, { quantities })]);
+  await rollUpAll(books.sql);
+  const [row] = await books.sql<{ quantities: object | null }[]>`
+    SELECT quantities FROM usage_rollups
+    WHERE organization_id = ${payer.organizationId} AND grain = 'day'`;
+  const summed = UNITS_WITHOUT_COLUMN.map(({ stored }) => stored);
+  expect(Object.keys(row!.quantities ?? {}).sort()).toEqual([...summed].sort());
 });

@@ -1,7 +1,8 @@
-import { Type } from "typebox";
+import { type TProperties, Type } from "typebox";
 import type { Database } from "../../../db/client.ts";
 import {
   listUsage,
+  UNITS_WITHOUT_COLUMN,
   USAGE_GROUPS,
   type UsageGroup,
   type UsageInterval,
@@ -51,6 +52,13 @@ interface UsageQuery extends IntervalQuery {
 const name = (description: string) =>
   Type.Optional(nullable(Type.String({ description: `Only if grouped by it. ${description}.` })));
 
+const furtherUnits: TProperties = {};
+for (const unit of UNITS_WITHOUT_COLUMN) {
+  const { description } = unit;
+  if ("seconds" in unit) furtherUnits[unit.seconds] = Type.Number({ description });
+  else furtherUnits[unit.stored] = Type.Integer({ description });
+}
+
 const usageRow = Type.Object(
   {
     date: intervalDate,
@@ -71,6 +79,7 @@ const usageRow = Type.Object(
     characters: Type.Integer(),
     seconds: Type.Number(),
     search_units: Type.Integer({ description: UNITS.search_unit.description }),
+    ...furtherUnits,
     cost_usd: Type.Number({
       description: "Charges, minus the charges of answers that were never delivered.",
     }),
@@ -239,7 +248,9 @@ function names(
   return shown;
 }
 
-const FIGURES: readonly (readonly [string, (row: UsageRow) => number])[] = [
+type Figure = readonly [name: string, of: (row: UsageRow) => number];
+
+const FIGURES: readonly Figure[] = [
   ["requests", (row) => row.requests],
   ["errors", (row) => row.errors],
   ["prompt_tokens", (row) => row.promptTokens],
@@ -250,6 +261,12 @@ const FIGURES: readonly (readonly [string, (row: UsageRow) => number])[] = [
   ["characters", (row) => row.characters],
   ["seconds", (row) => row.durationMs / MS_PER_SECOND],
   ["search_units", (row) => row.searchUnits],
+  ...UNITS_WITHOUT_COLUMN.map(
+    (unit): Figure =>
+      "seconds" in unit
+        ? [unit.seconds, ({ quantities }) => quantities[unit.stored]! / MS_PER_SECOND]
+        : [unit.stored, ({ quantities }) => quantities[unit.stored]!],
+  ),
 ];
 
 /**

@@ -18,8 +18,8 @@ interface UsageRollUpDependencies {
 
 const ROLL_UP_MS = 1_000;
 /**
- * Upper limit of the pause between two rounds. A scan of very many organizations runs less often, so that
- * scans take at most a twentieth of the time.
+ * Upper limit of the pause between two rounds, and the pause after a round that found nothing: reads of usage add new
+ * entries first. A scan of very many organizations runs less often, so that scans take at most a twentieth of the time.
  */
 const MAX_ROLL_UP_MS = 4_000;
 const PAUSES_A_LOOK = 20;
@@ -33,7 +33,7 @@ const MOST_A_STEP = 2_000;
 const STEPS_A_TURN = 5;
 
 /**
- * Adds transactions and failed requests to the usage totals of their organizations, every second. Covers new
+ * Adds transactions and failed requests to the usage totals of their organizations, each second while there are any. Covers new
  * ledger entries, entries that the previous release writes, and after an upgrade all older entries.
  */
 export class UsageRollUp {
@@ -73,6 +73,7 @@ export class UsageRollUp {
     const beganMs = performance.now();
     const organizations = await organizationsWithNewUsage(sql, MAX_ORGANIZATIONS);
     const incomplete = await organizationsWithoutTotals(sql, MAX_ORGANIZATIONS);
+    if (organizations.length === 0 && incomplete.length === 0) return MAX_ROLL_UP_MS;
     const lookMs = performance.now() - beganMs;
     const hasNew = await this.#forEach(organizations, (id) => rollUpSteps(sql, id));
     const hasIncomplete = await this.#forEach(incomplete, (id) =>

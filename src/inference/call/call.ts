@@ -3,7 +3,6 @@ import type { Hold } from "../../billing/ledger/interface.ts";
 import type { Caller } from "../../http/caller.ts";
 import type { RequestLifetime, RequestLog } from "../../lib/request-log.ts";
 import type { TraceSpan } from "../../lib/trace.ts";
-import { type ChatBody, ShortBody } from "../../providers/chat-body.ts";
 import { type AbortNotice, CallAbort } from "../../providers/transport/call-abort.ts";
 import type { Fees, RateSubject } from "./admission.ts";
 import type { CacheWriter } from "./cache/cache-writer.ts";
@@ -114,9 +113,6 @@ export class ProviderCall extends CallAbort {
   /** The provider's name of the model. */
   model = "";
   modelId = "";
-  /** The request body. The endpoint sets it. */
-  body: ChatBody = NO_BODY;
-  asItems = false;
   onNewConnection = false;
   /** The trace span, if the call is traced. */
   span: TraceSpan | undefined;
@@ -129,7 +125,7 @@ export class ProviderCall extends CallAbort {
   }
 
   /**
-   * Directs the call to the candidate. The endpoint then sets the body.
+   * Directs the call to the candidate.
    *
    * @param traceparent the caller's, if the request is not traced
    */
@@ -154,8 +150,6 @@ export class ProviderCall extends CallAbort {
     return this;
   }
 }
-
-const NO_BODY = new ShortBody({});
 
 /** Returns the request to a provider: the endpoint's fields and the fields of every call. */
 export function providerRequest<Stated extends object>(call: ProviderCall, stated: Stated) {

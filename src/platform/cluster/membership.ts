@@ -42,6 +42,13 @@ interface ClusterMembershipDependencies {
 
 const HEARTBEAT_MS = 250;
 /**
+ * Milliseconds between heartbeats of a single-node gateway without requests, whose heartbeats no
+ * other instance awaits. Below MAX_NEWS_AGE_MS, so that its next request does not wait.
+ */
+const IDLE_HEARTBEAT_MS = 750;
+/** Milliseconds without a request after which a gateway is idle. */
+const IDLE_AFTER_MS = 5_000;
+/**
  * Milliseconds after which a heartbeat counts as lost in the network, or as too late: requests wait
  * for less. With the next heartbeats, requests are admitted again within 2 s after the network is
  * back.
@@ -68,6 +75,7 @@ export class ClusterMembership {
   readonly #dependencies: ClusterMembershipDependencies;
   #liveIds: readonly string[];
   #freshAtMs = Number.NEGATIVE_INFINITY;
+  #requestedAtMs = Number.NEGATIVE_INFINITY;
   readonly #waiting = new Set<() => void>();
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isStopped = false;
@@ -122,7 +130,9 @@ export class ClusterMembership {
    * Rejects with 503 if no heartbeat succeeds in time or too many requests wait.
    */
   whenFresh(): Promise<void> | undefined {
-    if (this.isFresh) return undefined;
+    const nowMs = performance.now();
+    this.#requestedAtMs = nowMs;
+    if (nowMs - this.#freshAtMs <= MAX_NEWS_AGE_MS) return undefined;
     if (this.#waiting.size >= MAX_WAITING_REQUESTS) return Promise.reject(databaseUnavailable());
     return new Promise((resolve, reject) => {
       const timer = setTimeout(() => {
@@ -147,7 +157,15 @@ export class ClusterMembership {
     this.#timer = setTimeout(async () => {
       await this.#beat();
       this.#schedule();
-    }, HEARTBEAT_MS);
+    }, this.#intervalMs());
+  }
+
+  #intervalMs(): number {
+    const isIdle =
+      this.#dependencies.deploymentMode === "single-node" &&
+      this.isFresh &&
+      performance.now() - this.#requestedAtMs > IDLE_AFTER_MS;
+    return isIdle ? IDLE_HEARTBEAT_MS : HEARTBEAT_MS;
   }
 
   async #beat(): Promise<void> {

@@ -113,34 +113,61 @@ const TICKS = 5;
 const SAMPLE_EVERY_MS = 1000;
 const MAX_SAMPLES = 15;
 
+/** Ticks without a read after which the timer stops: an idle process is not woken for it. */
+const MAX_UNREAD_TICKS = 100;
+
 /**
  * The smallest of the recent delays of a 100 ms timer, for load shedding: the lag that the event
- * loop had all the time.
+ * loop had all the time. The timer runs while the lag is read.
  */
 export class EventLoopLag {
+  readonly #nowMs: () => number;
   readonly #lagsMs: number[] = Array(TICKS).fill(0);
-  readonly #timer: ReturnType<typeof setInterval>;
-  #dueMs: number;
+  #timer: ReturnType<typeof setInterval> | undefined;
+  #dueMs = 0;
   #next = 0;
+  #unreadTicks = 0;
+  #isStopped = false;
 
   constructor(nowMs: () => number = () => performance.now()) {
-    this.#dueMs = nowMs() + TICK_MS;
-    this.#timer = setInterval(() => this.tick(nowMs()), TICK_MS);
-    this.#timer.unref();
+    this.#nowMs = nowMs;
+    this.#start();
   }
 
   get lagMs(): number {
+    this.#unreadTicks = 0;
+    if (this.#timer === undefined && !this.#isStopped) this.#start();
     return Math.min(...this.#lagsMs);
+  }
+
+  /** True while the timer runs. */
+  get isMeasuring(): boolean {
+    return this.#timer !== undefined;
   }
 
   tick(nowMs: number): void {
     this.#lagsMs[this.#next] = Math.max(0, nowMs - this.#dueMs);
     this.#next = (this.#next + 1) % TICKS;
     this.#dueMs = nowMs + TICK_MS;
+    if (++this.#unreadTicks >= MAX_UNREAD_TICKS) this.#pause();
   }
 
   stop(): void {
+    this.#isStopped = true;
+    this.#pause();
+  }
+
+  #start(): void {
+    this.#dueMs = this.#nowMs() + TICK_MS;
+    this.#timer = setInterval(() => this.tick(this.#nowMs()), TICK_MS);
+    this.#timer.unref();
+  }
+
+  /** Stops the timer. The lag of the past says nothing about the time of the next read. */
+  #pause(): void {
     clearInterval(this.#timer);
+    this.#timer = undefined;
+    if (!this.#isStopped) this.#lagsMs.fill(0);
   }
 }
 

@@ -16,7 +16,12 @@ import {
 import type { MediaTokens, StreamedAnswer } from "../../../providers/streamed-answer.ts";
 import type { AnswerReading } from "../../../providers/thread-work.ts";
 import { streamOf, wholeOf } from "../../../providers/transport/call-failures.ts";
-import { type AdmittedCall, type ProviderCall, sentLimit } from "../../call/call.ts";
+import {
+  type AdmittedCall,
+  type ProviderCall,
+  providerRequest,
+  sentLimit,
+} from "../../call/call.ts";
 import {
   type AcceptedRequest,
   type AnswerFacts,
@@ -210,12 +215,12 @@ export class ChatEndpoint implements PaidEndpoint<AcceptedChat, AnsweredChat> {
     admitted: AdmittedChat,
   ): Promise<AnsweredChat> {
     const { guard } = admitted;
-    const answered = wholeOf(await callProvider(call, candidate, admitted));
+    const { answer: received, echo } = await callProvider(call, candidate, admitted);
+    const answered = wholeOf(received);
     const answer = guard === undefined ? answered : guard.answer(answered);
     const { hidesReasoning, healing, search } = admitted.request;
     const nowSeconds = secondsNow(this.#clock);
     const options = { requestId: call.requestId, hidesReasoning, nowSeconds };
-    const echo = echoOf(call);
     let completion = readAnswer(answer, options);
     const custom = translatedTools(admitted.request, candidate);
     if (custom !== undefined) completion = withCustomCalls(await completion, custom);
@@ -267,13 +272,13 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
     output: ByteBuffer,
   ): Promise<OpenedStream> {
     const nowSeconds = secondsNow(this.#clock);
-    const answer = streamOf(await callProvider(call, candidate, admitted));
+    const { answer: received, echo } = await callProvider(call, candidate, admitted);
+    const answer = streamOf(received);
     const { hidesReasoning, search } = admitted.request;
     const id = completionId(call.requestId);
     const model = candidate.model.id;
     const customTools = translatedTools(admitted.request, candidate);
     const options = { id, model, hidesReasoning, nowSeconds, customTools };
-    const echo = echoOf(call);
     if (echo) output.add(frameOf(echoChunk({ id, model, created: nowSeconds }, echo)));
     const { guard } = admitted;
     const annotated = search !== undefined && !hasMediaOutput(admitted.request);
@@ -315,6 +320,12 @@ class ChatStreamForm implements StreamForm<AcceptedChat> {
 /** Number of times that a prompt is shortened further, if the provider counts more tokens than the estimate. */
 const MAX_SHORTER_TRIES = 2;
 
+interface EchoedAnswer {
+  readonly answer: ChatAnswer;
+  /** The request body that the provider received. Undefined if the request does not ask for it. */
+  readonly echo: DebugEcho | undefined;
+}
+
 /**
  * Calls the candidate. With the transform "middle-out", calls it again with a shorter prompt if the provider
  * rejects the prompt as too long.
@@ -323,17 +334,19 @@ async function callProvider(
   call: ProviderCall,
   candidate: Candidate,
   admitted: AdmittedChat,
-): Promise<ChatAnswer> {
+): Promise<EchoedAnswer> {
   const { request, plan } = admitted;
   const limit = sentLimit(admitted, candidate);
   const addition = request.search?.addition;
   const customAsFunctions = translatedTools(request, candidate) !== undefined;
   for (let tries = 0, promptShare = 1; ; tries++) {
     const shape = { addition, customAsFunctions, promptShare };
-    const body = providerBody(request.fields, candidate, limit, plan.unsupported, shape);
-    call.body = request.echoes ? new EchoedBody(body) : body;
+    const plain = providerBody(request.fields, candidate, limit, plan.unsupported, shape);
+    const body = request.echoes ? new EchoedBody(plain) : plain;
+    const { stream } = call;
     try {
-      return await candidate.provider.chat!(call);
+      const answer = await candidate.provider.chat!(providerRequest(call, { stream, body }));
+      return { answer, echo: body instanceof EchoedBody ? body.echo : undefined };
     } catch (error) {
       const isTooLong = error instanceof ProviderFailure && error.isTooLong;
       const mayCut = usesMiddleOut(request.fields) && tries < MAX_SHORTER_TRIES;
@@ -355,10 +368,6 @@ function translatedTools(
   if (customTools.length === 0) return undefined;
   // Citations can be added only to answers without custom tool calls.
   return search === undefined && takesCustomTools(candidate) ? undefined : customTools;
-}
-
-function echoOf({ body }: ProviderCall): DebugEcho | undefined {
-  return body instanceof EchoedBody ? body.echo : undefined;
 }
 
 /** Returns the estimated usage of an answer whose provider reported none. */

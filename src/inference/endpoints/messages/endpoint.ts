@@ -222,7 +222,7 @@ function chat(
   candidate: Candidate,
   admitted: AdmittedMessages,
 ): Promise<ChatAnswer> {
-  call.body = admitted.request.source.shapedAs({
+  const body = admitted.request.source.shapedAs({
     wire: "chat",
     keepsCacheControl: admitted.request.needs.hasCacheControl && keepsCacheControl(candidate),
     body: {
@@ -231,7 +231,7 @@ function chat(
       leftOut: admitted.plan.unsupported?.get(candidate)?.leftOut ?? [],
     },
   });
-  return candidate.provider.chat!(call);
+  return candidate.provider.chat!(providerRequest(call, { stream: call.stream, body }));
 }
 
 /** Returns the token limit of the request, or the one to which the hold was lowered. */

@@ -34,7 +34,12 @@ interface LoopCall {
   readonly steps: StepMoney;
   /** The steps of an answer that is sent complete. Absent for a stream. */
   readonly whole?: WholeAnswerSteps;
-  ask(outputTokens: number | undefined, added: AddedParts): Promise<Events>;
+  /** `onNewConnection` replaces that of the call, if it is set. */
+  ask(
+    outputTokens: number | undefined,
+    added: AddedParts,
+    onNewConnection?: boolean,
+  ): Promise<Events>;
 }
 
 /**
@@ -122,12 +127,12 @@ function modelOf({ call, candidate, admitted, ask }: LoopCall, opened: OpenHoste
     bound: (added) => costBound(request.fields, sizeWith(added), candidate.terms),
     promptTokens: (added) => estimatedPromptTokens(sizeWith(added), candidate.terms),
     ask({ added, outputTokens, mayCall, onNewConnection, span }) {
-      call.onNewConnection = onNewConnection;
       call.traceBy(span);
       // The model can still call the caller's own functions.
       const callsNothing = !mayCall && request.facts.hosted!.offered.length === 0;
       const toolChoice = callsNothing ? "none" : "auto";
-      return ask(outputTokens, { messages: added, tools: opened.definitions, toolChoice });
+      const parts: AddedParts = { messages: added, tools: opened.definitions, toolChoice };
+      return ask(outputTokens, parts, onNewConnection);
     },
   };
 }

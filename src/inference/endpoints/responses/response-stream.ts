@@ -5,7 +5,7 @@ import type { GatewayError } from "../../../lib/errors.ts";
 import type { Usage } from "../../../lib/usage.ts";
 import type { ChatAnswer, ChatEvent, PieceReader } from "../../../providers/interface.ts";
 import { streamOf } from "../../../providers/transport/call-failures.ts";
-import { type ProviderCall, sentLimit } from "../../call/call.ts";
+import { type ProviderCall, providerRequest, sentLimit } from "../../call/call.ts";
 import type { AnswerFacts, OpenedStream, StepMoney, StreamForm } from "../../call/endpoint.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
 import { countedUsage } from "../chat-completions/cost-bound.ts";
@@ -158,10 +158,12 @@ export function maxLoopOutputBytes({ fields }: AcceptedResponse): number {
     : stated * MAX_BYTES_PER_TOKEN + SPARE_OUTPUT_BYTES;
 }
 
+type Step = [limit: number | undefined, added?: AddedParts, onNewConnection?: boolean];
+
 /** Returns a function that calls the candidate and streams its answer. */
 export function askFor(call: ProviderCall, candidate: Candidate, admitted: AdmittedResponse) {
-  return async (limit: number | undefined, added?: AddedParts): Promise<Events> => {
-    const answer = streamOf(await chat(call, candidate, admitted, limit, added));
+  return async (...step: Step): Promise<Events> => {
+    const answer = streamOf(await chat(call, candidate, admitted, ...step));
     return answer.events({ id: call.requestId });
   };
 }
@@ -178,10 +180,12 @@ export function chat(
   admitted: AdmittedResponse,
   limit: number | undefined,
   added?: AddedParts,
+  onNewConnection = call.onNewConnection,
 ): Promise<ChatAnswer> {
   const { fields, facts } = admitted.request;
   const asItems = receivesItems(facts, candidate);
-  call.asItems = asItems;
-  call.body = providerBody(fields, candidate, limit, admitted.plan.unsupported, { added, asItems });
-  return candidate.provider.chat!(call);
+  const shape = { added, asItems };
+  const body = providerBody(fields, candidate, limit, admitted.plan.unsupported, shape);
+  const stated = { stream: call.stream, body, asItems, onNewConnection };
+  return candidate.provider.chat!(providerRequest(call, stated));
 }
