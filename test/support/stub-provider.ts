@@ -6,6 +6,8 @@ export interface StubProvider {
   readonly requests: {
     readonly authorization: string | null;
     readonly body: Record<string, unknown>;
+    /** Time of arrival, in milliseconds since the epoch. */
+    readonly atMs: number;
   }[];
   /** Status of the answers to chats. */
   status: number;
@@ -30,7 +32,8 @@ export function startStubProvider(): StubProvider {
       }
       if (request.method !== "POST") return new Response("not found", { status: 404 });
       const body = (await request.json()) as Record<string, unknown>;
-      stub.requests.push({ authorization: request.headers.get("authorization"), body });
+      const authorization = request.headers.get("authorization");
+      stub.requests.push({ authorization, body, atMs: Date.now() });
       if (stub.status !== 200)
         return Response.json({ error: { message: "down" } }, { status: stub.status });
       return Response.json({

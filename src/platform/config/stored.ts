@@ -1,4 +1,3 @@
-import { hasAtMostDecimals } from "../../lib/money.ts";
 import { ConfigError, type ConfigFaults, refuse } from "./config-error.ts";
 import {
   type AliasConfig,
@@ -83,13 +82,17 @@ function replacing<Entry extends { readonly id: string }>(
 /** Decimals of a price in USD: a price of one token is exact in femto-USD, so a million tokens in nano-USD. */
 const MAX_DECIMALS = 15;
 
+const MAX_RELATIVE_REST = 1e-12;
+
 /** Throws ConfigError for a price with more digits than the gateway calculates with. */
 function assertPricesExact(pointer: string, value: unknown): void {
   for (const [name, member] of Object.entries(Object(value))) {
     const at = `${pointer}/${name}`;
     if (typeof member === "object") assertPricesExact(at, member);
     if (typeof member !== "number" || !/cost_per_/.test(name)) continue;
-    if (!hasAtMostDecimals(member, MAX_DECIMALS)) {
+    // Floating-point arithmetic of a client, such as 0.2 / 1e6 * 25, leaves a much smaller rest.
+    const exact = Number(member.toFixed(MAX_DECIMALS));
+    if (Math.abs(member - exact) > member * MAX_RELATIVE_REST) {
       throw new ConfigError(`${at} is ${member}, but must have at most ${MAX_DECIMALS} decimals`);
     }
   }
