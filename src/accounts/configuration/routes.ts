@@ -342,7 +342,7 @@ function storedMembers(kind: StoredKind): TProperties {
 function inSentences<Schema>(schema: Schema): Schema {
   if (typeof schema !== "object" || schema === null) return schema;
   if (Array.isArray(schema)) return schema.map(inSentences) as Schema;
-  // With the hidden property that marks an optional member.
+  // The copy keeps the hidden property that marks an optional member.
   const copy: Record<string, unknown> = Object.create(
     null,
     Object.getOwnPropertyDescriptors(schema),
