@@ -6,6 +6,7 @@ import { type KeyAccess, nullable, type RouteDefinition, route } from "../http/r
 import { ENTITIES } from "../inference/guardrails/screening/personal-data.ts";
 import { feePercentOf, PLANS, planOf } from "../lib/plans.ts";
 import { isoTime } from "../lib/utc-time.ts";
+import { PROVIDER_TYPES } from "../platform/config/provider-types.ts";
 import type { DashboardSessions } from "./sessions.ts";
 
 /** Plans, payments and providers that this gateway offers its organizations. */
@@ -117,6 +118,20 @@ export function settingsRoutes(
           })),
           guardrails: { entities: ENTITIES, can_moderate: offers.canModerate },
         }),
+    },
+    {
+      method: "GET",
+      path: `${path}/provider-types`,
+      tag,
+      summary: "List the types of providers",
+      access: { kind: "operator" },
+      responses: {
+        200: {
+          description: "The types",
+          schema: Type.Object({ types: Type.Array(Type.String()) }),
+        },
+      },
+      handle: () => jsonResponse({ types: Object.keys(PROVIDER_TYPES).toSorted() }),
     },
     {
       method: "GET",

@@ -120,5 +120,6 @@ function messageOf(error: unknown): string {
   for (let one = error; one instanceof Error; one = one.cause) {
     if (!messages.includes(one.message)) messages.push(one.message);
   }
-  return messages.join(": ").slice(0, MAX_MESSAGE_CHARACTERS);
+  const text = messages.join(": ").slice(0, MAX_MESSAGE_CHARACTERS);
+  return `${text.slice(0, 1).toUpperCase()}${text.slice(1)}`;
 }

@@ -188,9 +188,9 @@ export class LiveConfiguration {
     };
   }
 
-  /** Returns the stored entries with their secrets. */
+  /** Returns the stored entries with their secrets. An entry whose secrets cannot be opened lacks them. */
   opened(entries: readonly StoredEntry[]): StoredEntries {
-    const { keyring } = this.#dependencies;
+    const { keyring, onError } = this.#dependencies;
     const all: { [Kind in keyof StoredEntries]: unknown[] } = {
       provider: [],
       model: [],
@@ -198,8 +198,11 @@ export class LiveConfiguration {
       price: [],
     };
     for (const { kind, id, body, secret } of entries) {
-      const secrets =
-        secret === null ? {} : JSON.parse(new TextDecoder().decode(keyring.open(secret)));
+      const opened = secret === null ? undefined : keyring.tryOpen(secret);
+      if (secret !== null && opened === undefined) {
+        onError(new ConfigError(`${storedSource(kind, id)} has secrets that no known key opens`));
+      }
+      const secrets = opened && JSON.parse(new TextDecoder().decode(opened.plain));
       all[kind].push({ ...body, ...secrets, id, source: storedSource(kind, id), isStored: true });
     }
     return all as unknown as StoredEntries;
