@@ -1,12 +1,6 @@
 import { EventSplitter } from "../../lib/event-splitter.ts";
 import { isFields } from "../../lib/json.ts";
-import {
-  isTime,
-  plainWord,
-  reportedMsOf,
-  segmentsOfWords,
-  type TimedWord,
-} from "../audio/timed-text.ts";
+import { isTime, type TimedWord, timedTranscript } from "../audio/timed-text.ts";
 import { ProviderFailure } from "../interface.ts";
 import type {
   Transcript,
@@ -43,19 +37,14 @@ type Needs = TranscriptionCall["needs"];
 function transcriptOf(body: unknown, needs: Needs): Transcript {
   if (!isFields(body) || typeof body.text !== "string") throw brokenAnswer("no transcript");
   const { text, language } = body;
-  const wantsSegments = needs.segments || needs.speakers;
-  const words = needs.words ? listed(body.segments, wordOf) : [];
-  return {
-    kind: "transcript",
+  const timedText = {
     text,
     language: typeof language === "string" ? language : undefined,
-    ...(needs.words && { words: words.map(plainWord) }),
-    ...(wantsSegments && {
-      segments: needs.words ? segmentsOfWords(words) : listed(body.segments, segmentOf),
-    }),
-    usage: undefined,
-    ...reportedMsOf(isFields(body.usage) && body.usage.prompt_audio_seconds),
+    words: needs.words ? listed(body.segments, wordOf) : [],
+    segments: needs.words ? undefined : listed(body.segments, segmentOf),
+    seconds: isFields(body.usage) && body.usage.prompt_audio_seconds,
   };
+  return timedTranscript(timedText, needs);
 }
 
 function listed<Timed>(
