@@ -1,4 +1,3 @@
-import { EventSplitter } from "../../lib/event-splitter.ts";
 import { isFields } from "../../lib/json.ts";
 import { isTime, type TimedWord, timedTranscript } from "../audio/timed-text.ts";
 import { ProviderFailure } from "../interface.ts";
@@ -9,12 +8,12 @@ import type {
   TranscriptSegment,
 } from "../media.ts";
 import { failureInside, failureOfErrorBody } from "../openai/failure-mapping.ts";
+import { SseDecoder } from "../sse-decoder.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
-import type { StreamDecoder } from "../typed-stream-reader.ts";
 
 interface TranscriptOptions extends Pick<TranscriptionCall, "needs"> {
   readonly failureContext: FailureContext;
@@ -74,34 +73,24 @@ function wordOf(entry: Record<string, unknown>): TimedWord | undefined {
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 
 /** Reads `transcription.text.delta`, `transcription.segment`, `transcription.language` and `transcription.done`. */
-export class MistralTranscriptDecoder implements StreamDecoder<TranscriptEvent> {
+export class MistralTranscriptDecoder extends SseDecoder<TranscriptEvent> {
   readonly #needs: Needs;
   readonly #context: FailureContext;
-  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   #segments = 0;
-  #isOver = false;
 
   constructor(needs: Needs, context: FailureContext) {
+    super(MAX_EVENT_BYTES);
     this.#needs = needs;
     this.#context = context;
   }
 
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
-  push(bytes: Uint8Array, events: TranscriptEvent[]): void {
-    this.#splitter.push(bytes, (data) => this.#take(data, events));
-  }
-
-  end(events: TranscriptEvent[]): void {
-    this.#splitter.end((data) => this.#take(data, events));
-    if (this.#isOver) return;
+  override end(events: TranscriptEvent[]): void {
+    super.end(events);
+    if (this.hasEnded) return;
     throw new ProviderFailure("unavailable", "the provider's transcript was cut off");
   }
 
-  #take(data: string, events: TranscriptEvent[]): void {
-    if (this.#isOver || data === "[DONE]") return;
+  protected override take(data: string, events: TranscriptEvent[]): void {
     const event = eventOf(data);
     const failure = failureInside(event, this.#context);
     if (failure !== undefined) throw failure;
@@ -111,7 +100,7 @@ export class MistralTranscriptDecoder implements StreamDecoder<TranscriptEvent> 
       events.push({ type: "text", text });
     } else if (type === "transcription.segment") this.#takeSegment(event, events);
     else if (type === "transcription.done") {
-      this.#isOver = true;
+      this.hasEnded = true;
       events.push({ type: "done", transcript: transcriptOf(event, this.#needs) });
     }
   }
