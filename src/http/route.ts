@@ -233,6 +233,11 @@ export function wireOf(wire: RouteDefinition["wire"], request: Request): ClientW
   return typeof wire === "function" ? wire(request) : wire;
 }
 
+/** Returns the id of the organization whose key the request uses. */
+export function organizationOf({ caller }: Pick<RequestContext, "caller">): string {
+  return caller.key.organizationId;
+}
+
 /** Returns a schema that also accepts null. */
 export function nullable<Schema extends TSchema>(schema: Schema) {
   return Type.Union([schema, Type.Null()]);
