@@ -21,6 +21,8 @@ export interface EntryWrite {
    * those of the current entry.
    */
   readonly secret?: ((keyId: string) => Uint8Array | null) | undefined;
+  /** True for a new provider that is not used before `noteReachable`. */
+  readonly isUnproven?: boolean;
 }
 
 /** Returns all entries in force, in the order of their creation. */
@@ -63,7 +65,7 @@ export function changeConfiguration(
 
 async function writeEntry(
   sql: DatabaseTransaction,
-  { kind, id, body, secret }: EntryWrite,
+  { kind, id, body, secret, isUnproven = false }: EntryWrite,
   keyId: string,
   at: string,
 ): Promise<void> {
@@ -87,12 +89,11 @@ async function writeEntry(
     INSERT INTO configuration_entries
       (kind, id, version, body, secret, unreachable_since, created_at, updated_at)
     VALUES (${kind}, ${id}, ${(deleted?.version ?? 0) + 1}, ${sql.json(body as never)}, ${sealed},
-      ${kind === "provider" ? at : null}::text::timestamptz, ${at}::text::timestamptz, ${at}::text::timestamptz)`;
+      ${isUnproven ? at : null}::text::timestamptz, ${at}::text::timestamptz, ${at}::text::timestamptz)`;
 }
 
 /**
- * Records whether a stored provider answers. One that does not is not used. A new provider counts as one that does not
- * answer until this is called.
+ * Records whether a stored provider answers. One that does not is not used.
  */
 export function noteReachable(sql: Database, id: string, isReachable: boolean): Promise<void> {
   return sql.begin(async (transaction) => {

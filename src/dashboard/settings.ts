@@ -14,8 +14,10 @@ export interface Offers {
   readonly planBilling: Pick<PlanBilling, "sellsPlans" | "price">;
   /** Undefined if the gateway accepts no payments. */
   readonly paymentProcessor: "stripe" | "test" | undefined;
-  /** Providers that accept keys of organizations. */
-  readonly providers: readonly { readonly id: string; readonly needsBaseUrl: boolean }[];
+  /** Returns the providers that accept keys of an organization. */
+  providersFor(
+    organizationId: string,
+  ): readonly { readonly id: string; readonly needsBaseUrl: boolean }[];
   readonly canModerate: boolean;
 }
 
@@ -105,14 +107,14 @@ export function settingsRoutes(
       summary: "List possible settings",
       access: { kind: "self" },
       responses: { 200: { description: "The choices", schema: choices } },
-      handle: () =>
+      handle: ({ caller }) =>
         jsonResponse({
           payments: {
             processor: offers.paymentProcessor ?? null,
             min_usd: MIN_PAYMENT_USD,
             max_usd: MAX_PAYMENT_USD,
           },
-          providers: offers.providers.map(({ id, needsBaseUrl }) => ({
+          providers: offers.providersFor(caller.key.organizationId).map(({ id, needsBaseUrl }) => ({
             id,
             needs_base_url: needsBaseUrl,
           })),

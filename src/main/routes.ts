@@ -97,7 +97,7 @@ function offersOf({ config, billing, providerKeys }: Services): Offers {
   return {
     planBilling: billing.planBilling,
     paymentProcessor: stripe === undefined ? test : "stripe",
-    providers: providerKeys.providers,
+    providersFor: (organizationId) => providerKeys.providersFor(organizationId),
     canModerate: moderationModel !== undefined,
   };
 }

@@ -403,3 +403,59 @@ test("keys of organizations cannot see or change the configuration", async () =>
     expect(response.status).toBe(403);
   }
 });
+
+test("a model of an alias that is inactive or that an organization does not see is left out", async () => {
+  const only = { organizations: ["org_of_others"] };
+  await admin("POST", "models", model("acme/hidden", ["one"], only));
+  await admin("POST", "models", model("acme/resting", ["one"], { is_active: false }));
+  const models = ["acme/hidden", "acme/resting", "acme/one"].map((id) => ({ id, weight: 1 }));
+  await admin("POST", "aliases", { id: "partly", models });
+  for (let at = 0; at < 5; at++) {
+    expect(await chat("partly")).toMatchObject({ status: 200, model: "acme/one" });
+  }
+  await admin("POST", "aliases", { id: "nothing", models: [{ id: "acme/hidden" }] });
+  const { status, body } = await chat("nothing");
+  expect(status).toBe(404);
+  expect(JSON.stringify(body)).not.toContain("acme/hidden");
+});
+
+test("a provider that replaces a working one is used while it is checked", async () => {
+  const slow = startStubProvider();
+  slow.listDelayMs = 500;
+  try {
+    const storing = admin("POST", "providers", { ...provider("filed", slow) });
+    const served: number[] = [];
+    while ((await Promise.race([storing, Bun.sleep(20)])) === undefined) {
+      served.push((await chat("acme/filed")).status);
+    }
+    expect(served.length).toBeGreaterThan(5);
+    expect(served.filter((status) => status !== 200)).toEqual([]);
+    expect(slow.requests.length).toBeGreaterThan(0);
+    const removed = await admin("DELETE", "providers/filed", undefined, 1);
+    expect(removed.status).toBe(200);
+    expect((await chat("acme/filed")).status).toBe(200);
+    expect(first.requests.at(-1)!.authorization).toBe("Bearer sk-of-the-file-1234567890");
+  } finally {
+    slow.stop();
+  }
+});
+
+test("a change never loses a secret that this instance cannot open", async () => {
+  await admin("POST", "providers", provider("locked", second));
+  const foreign = Buffer.alloc(64, 1);
+  await gateway.sql`UPDATE configuration_entries SET secret = ${foreign} WHERE id = 'locked'`;
+  const changed = await admin("PATCH", "providers/locked", { max_parallel_requests: 2 }, 1);
+  expect(changed.status).toBe(500);
+  const [row] = await gateway.sql`SELECT secret FROM configuration_entries WHERE id = 'locked'`;
+  expect(Buffer.from(row!.secret).equals(foreign)).toBe(true);
+  await gateway.sql`DELETE FROM configuration_entries WHERE id = 'locked'`;
+});
+
+test("an organization cannot add a key for a provider of others", async () => {
+  const stated = { provider: "theirs", key: "sk-a-key-of-ours-12345" };
+  const key = gateway.managementKey;
+  const rejected = await gateway.request("POST", "/v1/provider_keys", stated, { key });
+  const { error } = (await rejected.json()) as { error: Fields };
+  expect(rejected.status).toBe(400);
+  expect(error.message).not.toContain("theirs");
+});

@@ -13,6 +13,8 @@ export interface StubProvider {
   status: number;
   /** True if every request is answered with 401. */
   rejectsKeys: boolean;
+  /** Milliseconds until the list of models is answered. */
+  listDelayMs: number;
   stop(): void;
 }
 
@@ -28,6 +30,7 @@ export function startStubProvider(): StubProvider {
         );
       }
       if (new URL(request.url).pathname === "/v1/models") {
+        await Bun.sleep(stub.listDelayMs);
         return Response.json({ object: "list", data: [{ id: "stub-1", object: "model" }] });
       }
       if (request.method !== "POST") return new Response("not found", { status: 404 });
@@ -53,6 +56,7 @@ export function startStubProvider(): StubProvider {
     requests: [],
     status: 200,
     rejectsKeys: false,
+    listDelayMs: 0,
     stop: () => void server.stop(true),
   };
   return stub;

@@ -62,6 +62,7 @@ const NOT_FOUND: Readonly<Record<StoredKind, ErrorCode>> = {
 export class StoredConfiguration {
   readonly #dependencies: StoredConfigurationDependencies;
   #cancelRecheck: (() => void) | undefined;
+  #isChecking = false;
   #isStopped = false;
 
   constructor(dependencies: StoredConfigurationDependencies) {
@@ -90,9 +91,11 @@ export class StoredConfiguration {
     { version, changes }: { readonly version: string | null; readonly changes: Fields },
     author: Author,
   ): Promise<StoredEntry> {
-    const { live } = this.#dependencies;
+    const { live, keyring } = this.#dependencies;
     return this.#change(author, (before) => {
       const current = this.#current(before, kind, id, version);
+      // Secrets that cannot be opened here must not be lost by a change.
+      if (current.secret !== null) keyring.open(current.secret);
       const [whole] = live.opened([current])[kind];
       const { source: _, isStored: __, ...members } = whole!;
       const entry = { ...changedEntry(members, changes), id };
@@ -119,6 +122,7 @@ export class StoredConfiguration {
 
   start(): void {
     this.#scheduleRecheck();
+    this.#dependencies.live.onChanged(() => void this.#recheck());
   }
 
   stop(): void {
@@ -127,19 +131,28 @@ export class StoredConfiguration {
   }
 
   #scheduleRecheck(): void {
-    const { clock, isReporter, live, onError } = this.#dependencies;
     if (this.#isStopped) return;
-    this.#cancelRecheck = clock.after(RECHECK_MS, async () => {
-      try {
-        for (const { id } of isReporter() ? live.config.providers : []) {
-          if (live.isUnreachable(id) && (await isReachable(live.create(id))))
-            await this.noteAnswer(id);
-        }
-      } catch (error) {
-        onError(error);
-      }
+    this.#cancelRecheck = this.#dependencies.clock.after(RECHECK_MS, async () => {
+      await this.#recheck();
       this.#scheduleRecheck();
     });
+  }
+
+  /** Checks the providers that are not used because they did not answer, or were added on another way. */
+  async #recheck(): Promise<void> {
+    const { isReporter, live, onError } = this.#dependencies;
+    if (this.#isChecking || !isReporter()) return;
+    this.#isChecking = true;
+    try {
+      for (const { id } of live.config.providers) {
+        if (live.isUnreachable(id) && (await isReachable(live.create(id))))
+          await this.noteAnswer(id);
+      }
+    } catch (error) {
+      onError(error);
+    } finally {
+      this.#isChecking = false;
+    }
   }
 
   /** Returns the stored entry. Throws 404 if no entry has the id, and 409 if it cannot be changed. */
@@ -201,7 +214,7 @@ interface ChangeDependencies {
   readonly sql: Database;
   readonly clock: Pick<Clock, "nowMs">;
   readonly keyring: Keyring;
-  readonly live: Pick<LiveConfiguration, "opened" | "preview">;
+  readonly live: Pick<LiveConfiguration, "config" | "opened" | "preview">;
 }
 
 /**
@@ -225,18 +238,25 @@ export async function changeEntries(
     assertSound(preview.faults);
     if (before.length + changes.length > MAX_ENTRIES) throw tooMany();
     toCheck = changes.filter((change) => hasNewAddress(change, stored)).map(({ id }) => id);
-    return isDryRun ? [] : changes.map((change) => writeOf(change, keyring));
+    return isDryRun ? [] : changes.map((change) => writeOf(change, keyring, live));
   });
   return { entries, toCheck };
 }
 
-function writeOf({ kind, id, entry }: EntryChange, keyring: Keyring): EntryWrite {
+function writeOf(
+  { kind, id, entry }: EntryChange,
+  keyring: Keyring,
+  live: Pick<LiveConfiguration, "config">,
+): EntryWrite {
   if (entry === null) return { kind, id, body: null };
   const { id: _, ...members } = entry;
   const { body, secrets } = splitSecrets(members);
   const plain = secrets && new TextEncoder().encode(JSON.stringify(secrets));
   const secret = (keyId: string) => (plain === undefined ? null : keyring.sealUnder(keyId, plain));
-  return { kind, id, body, secret };
+  // A provider that replaces another one is used immediately, so that no request finds neither.
+  const isUnproven =
+    kind === "provider" && !live.config.providers.some((provider) => provider.id === id);
+  return { kind, id, body, secret, isUnproven };
 }
 
 /** Returns true for a provider that is new, or that calls go to another address of. */

@@ -1,6 +1,6 @@
 import type { Database, Query } from "../../../db/client.ts";
 import { readConfiguration, type StoredEntry } from "../../../db/queries/configuration.ts";
-import type { Clock } from "../../lib/clock.ts";
+import { type Clock, sleep } from "../../lib/clock.ts";
 import type { Keyring } from "../../lib/keyring.ts";
 import { ConfigError, ConfigFaults } from "../../platform/config/config-error.ts";
 import {
@@ -29,6 +29,8 @@ import type { Provider, ProviderSettings } from "../../providers/interface.ts";
 import { createProviders, type ProviderDependencies } from "../../providers/registry.ts";
 import { publishSearch } from "./model-catalogue.ts";
 
+/** Milliseconds between two tries to read changes. */
+const RETRY_MS = 250;
 /** The longest time that a timer of the platform can wait, in milliseconds. */
 const MAX_TIMER_MS = 2_147_483_647;
 
@@ -80,6 +82,12 @@ export class LiveConfiguration {
   #lists: ModelLists = new Map();
   #built: Built | undefined;
   #views: CatalogueViews | undefined;
+  #isOutdated = false;
+  #isFollowing = false;
+  /** The running write of the search index, and those that wait for it. */
+  #publishing: Promise<void> = Promise.resolve();
+  /** The last report of each provider, as JSON. */
+  readonly #reported = new Map<string, string>();
   /** The running build, and those that wait for it. */
   #building: Promise<unknown> = Promise.resolve();
   #cancelPriceChange: (() => void) | undefined;
@@ -148,6 +156,31 @@ export class LiveConfiguration {
   async open(lists: ModelLists): Promise<void> {
     this.#lists = lists;
     await this.reload();
+    await this.#publishing;
+  }
+
+  /** Puts changes of other instances in force. Tries again until it succeeds. Notices meanwhile share the next try. */
+  follow(): void {
+    this.#isOutdated = true;
+    if (this.#isFollowing) return;
+    this.#isFollowing = true;
+    void this.#catchUp().finally(() => {
+      this.#isFollowing = false;
+    });
+  }
+
+  async #catchUp(): Promise<void> {
+    const { clock, onError } = this.#dependencies;
+    while (this.#isOutdated && !this.#isStopped) {
+      this.#isOutdated = false;
+      try {
+        await this.reload();
+      } catch (error) {
+        onError(error);
+        this.#isOutdated = true;
+        await sleep(clock, RETRY_MS);
+      }
+    }
   }
 
   /** Reads the stored entries again and puts them in force. Resolves when they are. */
@@ -159,11 +192,12 @@ export class LiveConfiguration {
   }
 
   /** Puts other model lists of providers in force. */
-  replaceLists(lists: ModelLists): Promise<void> {
-    return this.#inTurn(async () => {
+  async replaceLists(lists: ModelLists): Promise<void> {
+    await this.#inTurn(async () => {
       this.#lists = lists;
       await this.#build();
     });
+    await this.#publishing;
   }
 
   /** Returns what a change of the stored entries would do, without making it. */
@@ -251,7 +285,11 @@ export class LiveConfiguration {
     const built = await this.#builtOf(this.opened(this.#entries), faults);
     for (const fault of faults.all) onError(new ConfigError(fault));
     const { config, catalogue } = built;
-    for (const report of catalogue.reports) onReport(report);
+    for (const report of catalogue.reports) {
+      const text = JSON.stringify(report);
+      if (this.#reported.get(report.provider) !== text) onReport(report);
+      this.#reported.set(report.provider, text);
+    }
     const changed = this.#replaceProviders(
       config.providers.filter(({ id }) => !this.isUnreachable(id)),
     );
@@ -261,7 +299,11 @@ export class LiveConfiguration {
     else this.#views.replace(catalogue, restrictions);
     this.#awaitPriceChange();
     for (const listener of this.#listeners) listener(changed);
-    await publishSearch(background, this.#views.all);
+    const views = this.#views;
+    // A slow database does not delay the next change.
+    this.#publishing = this.#publishing
+      .then(() => publishSearch(background, views.all))
+      .catch(onError);
   }
 
   /** Replaces the providers whose settings have changed. Returns their ids. */
@@ -283,13 +325,13 @@ export class LiveConfiguration {
   }
 
   #awaitPriceChange(): void {
-    const { clock, onError } = this.#dependencies;
+    const { clock } = this.#dependencies;
     this.#cancelPriceChange?.();
     const nowMs = clock.nowMs();
     const atMs = nextPriceChangeMs(this.config.prices, nowMs);
     if (atMs === undefined || this.#isStopped) return;
     this.#cancelPriceChange = clock.after(Math.min(atMs - nowMs, MAX_TIMER_MS), () => {
-      this.#inTurn(() => this.#build()).catch(onError);
+      this.follow();
     });
   }
 }

@@ -15,6 +15,7 @@ import type { ResponseServices } from "../../inference/responses/background-rout
 import type { HostedServices } from "../../inference/tools/hosted-services.ts";
 import { type Clock, steady } from "../../lib/clock.ts";
 import { DeadlineQueue } from "../../lib/deadlines.ts";
+import { GatewayError } from "../../lib/errors.ts";
 import { FairWorkThread } from "../../lib/work-thread.ts";
 import type { Coordination } from "../../platform/cluster/interface.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
@@ -139,10 +140,12 @@ function moderationOf(
   const slash = moderationModel.indexOf("/");
   const provider = () => providers.get(moderationModel.slice(0, slash));
   if (provider()?.moderate === undefined) return undefined;
-  return new ModelModeration(
-    (call) => provider()!.moderate!(call),
-    moderationModel.slice(slash + 1),
-  );
+  const moderate: NonNullable<Provider["moderate"]> = (call) => {
+    const send = provider()?.moderate;
+    if (send !== undefined) return send(call);
+    throw new GatewayError("moderation_unavailable", "The moderation model is not available.");
+  };
+  return new ModelModeration(moderate, moderationModel.slice(slash + 1));
 }
 
 /** Composes the response cache, and the single-flight of equal requests. */

@@ -28,7 +28,7 @@ import type { ClusterNode } from "./cluster-node.ts";
  * and the BYOK keys of organizations.
  */
 export async function composeModels(base: Base, workThread: FairWorkThread) {
-  const { config, sql, background, changes, clock, providerFactories, telemetry, onError } = base;
+  const { config, sql, background, changes, clock, providerFactories, telemetry } = base;
   const httpClient = createHttpClient({ clock, proxies: config.proxies });
   const tunedModels = new SandboxTunedModels(sql);
   const sandboxDependencies = { sql: background, workThread, clock, tunedModels };
@@ -50,9 +50,8 @@ export async function composeModels(base: Base, workThread: FairWorkThread) {
   });
   const modelLists = await composeModelLists(base, live, httpClient);
   await live.open(modelLists.lists);
-  const reload = (): void => void live.reload().catch(onError);
-  changes.on("configuration", reload);
-  changes.onGap(reload);
+  changes.on("configuration", () => live.follow());
+  changes.onGap(() => live.follow());
 
   const guard = createEgressGuard(config);
   const byokProviders = new ByokProviders({ settings: () => live.settings, shared, clock, guard });

@@ -89,8 +89,8 @@ export async function buildCatalogue(input: CatalogueInput): Promise<Catalogue> 
   }
   if (input.faults === undefined) faults.throwAny();
   for (const alias of aliases.keys()) catalogue.delete(alias);
-  const priced = (model: CatalogueModel) =>
-    withPrices(model, input.prices ?? [], input.now.getTime());
+  const prices = Map.groupBy(input.prices ?? [], (entry) => entry.model);
+  const priced = (model: CatalogueModel) => withPrices(model, prices, input.now.getTime());
   const all = [...catalogue.values()].map(priced);
   const pins = withPinsOfFile(pinned, all, entries);
   return {

@@ -6,6 +6,7 @@ import {
   createModelIndex,
   type ModelIndex,
   replaceModels,
+  withAliases,
 } from "./model-index.ts";
 
 /** Providers, models and aliases that only some organizations see. */
@@ -17,8 +18,10 @@ export interface Restrictions {
   readonly aliases: readonly AliasConfig[];
 }
 
-/** Views of restricted catalogues in memory. An organization whose view was removed gets a new one. */
+/** Views of restricted catalogues in memory, each of some megabytes. The one that was used longest ago is removed. */
 const MAX_VIEWS = 200;
+/** Organizations with aliases whose views are in memory. Each is small, because it refers to another view. */
+const MAX_ALIASED = 10_000;
 
 /**
  * The catalogue as each organization sees it. Most organizations see the same: the shared catalogue, without
@@ -32,13 +35,17 @@ export class CatalogueViews {
   /** The restricted things that an organization sees, as one text, by organization. */
   #seenBy: ReadonlyMap<string, string> = new Map();
   readonly #views = new Map<string, ModelIndex>();
+  /** The views of organizations with aliases that others lack, by organization. */
+  readonly #aliased = new Map<string, ModelIndex>();
+  #organizationsWithAliases: ReadonlySet<string> = new Set();
   #all: ModelIndex | undefined;
 
   constructor(catalogue: Catalogue, restrictions: Restrictions) {
     this.#catalogue = catalogue;
     this.#restrictions = restrictions;
-    this.shared = this.#build(undefined);
+    this.shared = { ...this.#aliasing(this.#build(undefined), undefined), version: 0 };
     this.#seenBy = seenByOrganization(restrictions);
+    this.#organizationsWithAliases = organizationsWithAliases(restrictions);
   }
 
   /** Replaces the catalogue. Calls that were planned with the previous one keep its models and prices. */
@@ -46,22 +53,50 @@ export class CatalogueViews {
     this.#catalogue = catalogue;
     this.#restrictions = restrictions;
     this.#seenBy = seenByOrganization(restrictions);
+    this.#organizationsWithAliases = organizationsWithAliases(restrictions);
     this.#views.clear();
+    this.#aliased.clear();
     this.#all = undefined;
-    replaceModels(this.shared, this.#build(undefined));
+    replaceModels(this.shared, this.#aliasing(this.#build(undefined), undefined));
   }
 
   /** Returns the catalogue that an organization sees. */
   of(organizationId: string): ModelIndex {
     const seen = this.#seenBy.get(organizationId);
-    if (seen === undefined) return this.shared;
-    let view = this.#views.get(seen);
+    const hasAliases = this.#organizationsWithAliases.has(organizationId);
+    if (seen === undefined && !hasAliases) return this.shared;
+    const key = hasAliases ? organizationId : (seen ?? "");
+    const cache = hasAliases ? this.#aliased : this.#views;
+    let view = cache.get(key);
     if (view === undefined) {
-      if (this.#views.size >= MAX_VIEWS) this.#views.clear();
-      view = this.#build(organizationId);
-      this.#views.set(seen, view);
+      view = this.#versioned(this.#aliasing(this.#restricted(organizationId), organizationId));
+      evictOldest(cache, hasAliases ? MAX_ALIASED : MAX_VIEWS);
+    } else if (!hasAliases) {
+      cache.delete(key);
     }
+    if (cache.get(key) === undefined) cache.set(key, view);
     return view;
+  }
+
+  /** Returns the restricted catalogue of an organization, without aliases. Organizations that see the same share it. */
+  #restricted(organizationId: string): ModelIndex {
+    const seen = this.#seenBy.get(organizationId);
+    const key = `without aliases\n${seen ?? ""}`;
+    let index = this.#views.get(key);
+    if (index === undefined) {
+      index = this.#build(seen === undefined ? undefined : organizationId);
+      evictOldest(this.#views, MAX_VIEWS);
+      this.#views.set(key, index);
+    }
+    return index;
+  }
+
+  #aliasing(index: ModelIndex, organizationId: string | undefined): ModelIndex {
+    return withAliases(index, aliasedModels(this.#restrictions.aliases, organizationId));
+  }
+
+  #versioned(index: ModelIndex): ModelIndex {
+    return { ...index, version: this.shared.version };
   }
 
   /** Returns the catalogue with the models that only some organizations see. */
@@ -74,7 +109,7 @@ export class CatalogueViews {
   }
 
   #build(organizationId: string | undefined): ModelIndex {
-    const { providers, models, aliases } = this.#restrictions;
+    const { providers, models } = this.#restrictions;
     const sees = (organizations: readonly string[] | undefined): boolean =>
       organizations === undefined ||
       (organizationId !== undefined && organizations.includes(organizationId));
@@ -85,7 +120,8 @@ export class CatalogueViews {
       const [first] = endpoints;
       if (first === undefined) return undefined;
       const { model: _, weight: __, maxParallelRequests: ___, ...terms } = first;
-      return { ...model, ...terms, endpoints };
+      const { priceSource: ____, ...shown } = model;
+      return { ...shown, ...terms, endpoints };
     };
     const isRestricted = providers.size + models.size > 0;
     const { pinned } = this.#catalogue;
@@ -101,25 +137,31 @@ export class CatalogueViews {
           ),
         }
       : this.#catalogue;
-    const index = createModelIndex(catalogue, aliasedModels(aliases, organizationId));
-    return { ...index, version: this.shared?.version ?? 0 };
+    return createModelIndex(catalogue);
   }
+}
+
+/** Removes the entry that was added longest ago if the map is full. */
+function evictOldest(map: Map<string, unknown>, max: number): void {
+  if (map.size < max) return;
+  const [oldest] = map.keys();
+  if (oldest !== undefined) map.delete(oldest);
+}
+
+function organizationsWithAliases({ aliases }: Restrictions): ReadonlySet<string> {
+  return new Set(aliases.flatMap(({ organization_id: id }) => id ?? []));
 }
 
 function seenByOrganization({
   providers,
   models,
-  aliases,
-}: Restrictions): ReadonlyMap<string, string> {
+}: Pick<Restrictions, "providers" | "models">): ReadonlyMap<string, string> {
   const seen = new Map<string, string>();
   const add = (organizations: readonly string[], name: string): void => {
     for (const id of organizations) seen.set(id, `${seen.get(id) ?? ""}${name}\n`);
   };
   for (const [id, organizations] of providers) add(organizations, `provider ${id}`);
   for (const [id, organizations] of models) add(organizations, `model ${id}`);
-  for (const { id, organization_id: organization } of aliases) {
-    if (organization !== undefined) add([organization], `alias ${organization} ${id}`);
-  }
   return seen;
 }
 

@@ -11,7 +11,7 @@ export interface ModelIndex {
   byId(id: string): CatalogueModel | undefined;
   /**
    * Returns the model of a name. A name is one of:
-   * - an alias of the file, or an alias of operators, which means its first model
+   * - an alias of the file, or an alias of operators, which means its first active model
    * - an id, also of an inactive model
    * - a provider's own name of a model, for the endpoints at that provider only
    * - a bare slug, for the author that it shows, or for the only model with it
@@ -42,15 +42,10 @@ export interface WeightedModel {
 /** The models of aliases that operators define, by the alias. */
 export type AliasedModels = ReadonlyMap<string, readonly WeightedModel[]>;
 
-const NO_ALIASES: AliasedModels = new Map();
-
 type IndexedCatalogue = Pick<Catalogue, "models"> &
   Partial<Pick<Catalogue, "pinned" | "aliases" | "enabledTypes">>;
 
-export function createModelIndex(
-  catalogue: IndexedCatalogue,
-  aliased: AliasedModels = NO_ALIASES,
-): ModelIndex {
+export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
   const all = Object.freeze([...catalogue.models]);
   const { pinned, aliases, enabledTypes = new Set<string>() } = catalogue;
   const byId = new Map(all.map((model) => [model.id, model]));
@@ -76,16 +71,15 @@ export function createModelIndex(
     if (byName(name) === undefined && models !== undefined) return onlyOrAuthors(name, models);
     return byName(name) ?? findBySpelling(name) ?? findPinned(name);
   };
-  const aliasOf = (name: string) => (byId.has(name) ? undefined : aliased.get(name));
   let active: Parameters<typeof nearestNames>[1] | undefined;
   return {
     version: 0,
     byId: (id) => byId.get(id),
     resolve(name) {
-      const target = aliases?.get(name) ?? aliasOf(name)?.[0]?.id;
+      const target = aliases?.get(name);
       return findByName(target ?? name);
     },
-    alias: aliasOf,
+    alias: () => undefined,
     candidates: (name) =>
       (bySlug.get(name) ?? byProvidersSlug.get(name) ?? []).map(({ id }) => id).toSorted(),
     nearest(name) {
@@ -130,6 +124,22 @@ function onlyOrAuthors(
   if (models.length === 1) return models[0];
   const author = authorOfName(slug);
   return models.find(({ id }) => id === `${author}/${slug}`);
+}
+
+/** Returns the index with aliases of operators. */
+export function withAliases(index: ModelIndex, aliased: AliasedModels): ModelIndex {
+  if (aliased.size === 0) return index;
+  const alias = (name: string) => (index.byId(name) === undefined ? aliased.get(name) : undefined);
+  return {
+    ...index,
+    alias,
+    resolve(name) {
+      const models = alias(name);
+      if (models === undefined) return index.resolve(name);
+      const resolved = models.flatMap(({ id }) => index.resolve(id) ?? []);
+      return resolved.find(({ isActive }) => isActive) ?? resolved[0];
+    },
+  };
 }
 
 /** Replaces the models of an index that is in use. */

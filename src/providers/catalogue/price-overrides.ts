@@ -8,11 +8,15 @@ import { overriddenPrices } from "./file-model.ts";
  */
 export function withPrices(
   model: CatalogueModel,
-  entries: readonly PriceConfig[],
+  byModel: ReadonlyMap<string, readonly PriceConfig[]>,
   nowMs: number,
 ): CatalogueModel {
-  const ids = [model.id, model.canonicalId];
-  const applying = entries.filter((entry) => ids.includes(entry.model) && beginsMs(entry) <= nowMs);
+  const { id, canonicalId = id } = model;
+  const entries = [
+    ...(byModel.get(id) ?? []),
+    ...(canonicalId === id ? [] : (byModel.get(canonicalId) ?? [])),
+  ];
+  const applying = entries.filter((entry) => beginsMs(entry) <= nowMs);
   if (applying.length === 0) return model;
   const endpoints = model.endpoints.map((endpoint): ModelEndpoint => {
     const entry = entryFor(endpoint, applying);

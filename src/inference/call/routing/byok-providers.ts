@@ -38,10 +38,11 @@ export class ByokProviders {
     this.#guard = guard;
   }
 
-  /** The ids of the providers for which organizations can add keys. */
-  get ids(): string[] {
+  /** Returns the ids of the providers for which an organization can add keys. */
+  idsFor(organizationId: string): string[] {
     return [...this.#settings().values()]
       .filter(({ type }) => type !== SANDBOX)
+      .filter(({ organizations }) => organizations?.includes(organizationId) ?? true)
       .map(({ id }) => id);
   }
 

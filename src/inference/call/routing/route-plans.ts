@@ -73,7 +73,10 @@ function withoutAliases(
   if (models.every((name) => index.alias(name) === undefined)) return preferences;
   const names = models.flatMap((name) => {
     const aliased = index.alias(name);
-    return aliased === undefined ? [name] : orderOf(aliased, random);
+    if (aliased === undefined) return [name];
+    // Models that the organization does not see, or that are not offered now, are left out.
+    const usable = aliased.filter(({ id }) => index.resolve(id)?.isActive === true);
+    return usable.length === 0 ? [name] : orderOf(usable, random);
   });
   return { ...preferences, models: names };
 }
