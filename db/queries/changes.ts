@@ -38,6 +38,8 @@ export const CHANGE_KINDS = [
   "batch-work",
   /** The object is a background response, which the instance that runs it has to end. */
   "response-cancel",
+  /** The object is the id of the stored entry, or "several", that operators have changed. */
+  "configuration",
   /** The object is the id of the master key that seals from now on. */
   "master-key",
 ] as const;

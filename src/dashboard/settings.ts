@@ -6,6 +6,7 @@ import { type KeyAccess, nullable, type RouteDefinition, route } from "../http/r
 import { ENTITIES } from "../inference/guardrails/screening/personal-data.ts";
 import { feePercentOf, PLANS, planOf } from "../lib/plans.ts";
 import { isoTime } from "../lib/utc-time.ts";
+import { PROVIDER_TYPES } from "../platform/config/provider-types.ts";
 import type { DashboardSessions } from "./sessions.ts";
 
 /** Plans, payments and providers that this gateway offers its organizations. */
@@ -13,8 +14,10 @@ export interface Offers {
   readonly planBilling: Pick<PlanBilling, "sellsPlans" | "price">;
   /** Undefined if the gateway accepts no payments. */
   readonly paymentProcessor: "stripe" | "test" | undefined;
-  /** Providers that accept keys of organizations. */
-  readonly providers: readonly { readonly id: string; readonly needsBaseUrl: boolean }[];
+  /** Returns the providers that accept keys of an organization. */
+  providersFor(
+    organizationId: string,
+  ): readonly { readonly id: string; readonly needsBaseUrl: boolean }[];
   readonly canModerate: boolean;
 }
 
@@ -104,19 +107,33 @@ export function settingsRoutes(
       summary: "List possible settings",
       access: { kind: "self" },
       responses: { 200: { description: "The choices", schema: choices } },
-      handle: () =>
+      handle: ({ caller }) =>
         jsonResponse({
           payments: {
             processor: offers.paymentProcessor ?? null,
             min_usd: MIN_PAYMENT_USD,
             max_usd: MAX_PAYMENT_USD,
           },
-          providers: offers.providers.map(({ id, needsBaseUrl }) => ({
+          providers: offers.providersFor(caller.key.organizationId).map(({ id, needsBaseUrl }) => ({
             id,
             needs_base_url: needsBaseUrl,
           })),
           guardrails: { entities: ENTITIES, can_moderate: offers.canModerate },
         }),
+    },
+    {
+      method: "GET",
+      path: `${path}/provider-types`,
+      tag,
+      summary: "List the types of providers",
+      access: { kind: "operator" },
+      responses: {
+        200: {
+          description: "The types",
+          schema: Type.Object({ types: Type.Array(Type.String()) }),
+        },
+      },
+      handle: () => jsonResponse({ types: Object.keys(PROVIDER_TYPES).toSorted() }),
     },
     {
       method: "GET",

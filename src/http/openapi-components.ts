@@ -57,6 +57,7 @@ export const TAGS: Readonly<Record<string, string>> = {
   Batches: "Answers the requests of a file within a day.",
   "Fine-tuning": "Trains models on example conversations.",
   Operators: "Administers all organizations with an operator key.",
+  Configuration: "Configures providers, models, aliases and prices while the gateway runs.",
   Operation: "Shows health, metrics and this description.",
 };
 

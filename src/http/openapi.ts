@@ -63,6 +63,7 @@ export function openApiDocument(
   const draft: DocumentDraft = { schemas: new NamedSchemas(), examples };
   const paths = new Map<string, { path: string; operations: Record<string, unknown> }>();
   for (const route of routes) {
+    if (route.operationId === undefined) continue;
     const path = templatedPath(route.path);
     // Two templates that differ only in names are the same path (OpenAPI 3.1 §4.8.8).
     const identity = path.replace(/\{\w+\}/g, "{}");

@@ -137,8 +137,8 @@ export interface RouteDefinition {
   /**
    * The operation's id in the OpenAPI document: the resource in the words of the path, and a verb.
    * The verbs are create, list, retrieve, update, delete, or the action at the end of the path:
-   * `chat.completions.create`, `webhooks.rotate_secret`. Undefined for the dashboard's routes,
-   * which the document does not contain.
+   * `chat.completions.create`, `webhooks.rotate_secret`. Undefined for the dashboard's routes, and
+   * for second forms of a path. The document does not contain them.
    */
   readonly operationId?: string;
   /**
@@ -231,6 +231,11 @@ export function route<
 /** Returns the wire format of a request's client, or undefined for the gateway's own. */
 export function wireOf(wire: RouteDefinition["wire"], request: Request): ClientWire | undefined {
   return typeof wire === "function" ? wire(request) : wire;
+}
+
+/** Returns the id of the organization whose key the request uses. */
+export function organizationOf({ caller }: Pick<RequestContext, "caller">): string {
+  return caller.key.organizationId;
 }
 
 /** Returns a schema that also accepts null. */

@@ -54,11 +54,16 @@ export interface FineTuningTerms {
   readonly tunedPrices: ModelPrices;
 }
 
+/** The origin of prices: the gateway's lists, the provider's own list, the file, or entries that operators stored. */
+export type PriceSource = "built_in" | "provider_list" | "file" | "stored";
+
 /** The limits and prices of a call of a model. */
 export interface ModelTerms {
   readonly contextLength: number;
   readonly maxOutputTokens: number;
   readonly prices: ModelPrices;
+  /** Absent: `built_in`. */
+  readonly priceSource?: PriceSource;
   readonly capabilities: readonly string[];
 }
 

@@ -59,6 +59,7 @@ export function partsOf(services: Services): Parts {
     lag: services.lag,
     healthChecks: services.healthChecks,
     modelLists: services.modelLists,
+    storedConfiguration: services.storedConfiguration,
     ...services.world,
   };
 }

@@ -3,6 +3,7 @@ import { type AdminServices, adminRoutes } from "../accounts/admin/routes.ts";
 import { auditRoutes } from "../accounts/audit/routes.ts";
 import { budgetRoutes } from "../accounts/budgets/routes.ts";
 import { SubjectBudgets } from "../accounts/budgets/subject-budgets.ts";
+import { configurationRoutes } from "../accounts/configuration/routes.ts";
 import { ApiKeys } from "../accounts/keys/api-keys.ts";
 import { keyRoutes } from "../accounts/keys/routes.ts";
 import { organizationRoutes } from "../accounts/organizations/routes.ts";
@@ -74,6 +75,7 @@ export function mountedRoutes(
     ...mediaRoutes(files.media),
     ...fineTuningRoutes(services.tuning.fineTuning),
     ...adminRoutes(admin),
+    ...configurationRoutes(admin.configuration),
     ...healthRoutes({ isReady: () => readiness(services) }),
     ...metricsRoutes({
       telemetry,
@@ -95,7 +97,7 @@ function offersOf({ config, billing, providerKeys }: Services): Offers {
   return {
     planBilling: billing.planBilling,
     paymentProcessor: stripe === undefined ? test : "stripe",
-    providers: providerKeys.providers,
+    providersFor: (organizationId) => providerKeys.providersFor(organizationId),
     canModerate: moderationModel !== undefined,
   };
 }

@@ -2,7 +2,13 @@ import { resolve } from "node:path";
 import { type AccessKeys, readAccessKeys } from "./config/access-keys.ts";
 import { ConfigFaults } from "./config/config-error.ts";
 import { type Environment, EnvironmentReader } from "./config/environment.ts";
-import { type FileContents, type ModelConfig, readConfigFile } from "./config/file.ts";
+import {
+  type AliasConfig,
+  type FileContents,
+  type ModelConfig,
+  type PriceConfig,
+  readConfigFile,
+} from "./config/file.ts";
 import { type OutboundProxies, readOutboundProxies } from "./config/outbound-proxies.ts";
 import {
   checkModerationModel,
@@ -30,8 +36,12 @@ export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
   readonly configFile: string | undefined;
   /** The providers of the file and of the environment, and the sandbox. */
   readonly providers: readonly ProviderConfig[];
+  /** The ids of the providers that the file defines. */
+  readonly providersOfFile: readonly string[];
   /** The file's entries of models, from which the catalogue is built. */
   readonly models: readonly ModelConfig[];
+  readonly aliases: readonly AliasConfig[];
+  readonly prices: readonly PriceConfig[];
   readonly sandbox: boolean;
   /**
    * True on a trial install: the sandbox then searches the web and moderates unless another service
@@ -51,7 +61,7 @@ export interface GatewayConfig extends Settings, AccessKeys, ExternalServices {
 /** The settings that the check of the file's models needs. */
 export type ConfiguredModels = Pick<
   GatewayConfig,
-  "providers" | "models" | "sandbox" | "dataDir" | "modelListsSeconds"
+  "providers" | "models" | "aliases" | "prices" | "sandbox" | "dataDir" | "modelListsSeconds"
 >;
 
 interface ReadOptions {
@@ -120,7 +130,10 @@ function readParts(
     dataDir: resolve(cwd, reader.text("DATA_DIR") ?? ""),
     configFile: file?.path,
     providers: providers ?? [],
+    providersOfFile: file?.providers.map(({ id }) => id) ?? [],
     models: file?.models ?? [],
+    aliases: file?.aliases ?? [],
+    prices: file?.prices ?? [],
     sandbox: file?.sandbox ?? true,
     testPayments,
     // Undefined only if there is a fault, which is thrown before the value is used.

@@ -516,6 +516,8 @@ export interface ProviderSettings {
   /** Facts of a key that belongs to an organization. URLs inside such a key are ignored. */
   readonly byokKey?: { readonly atOperatorsAddress: boolean } | undefined;
   readonly maxParallelRequests?: number | undefined;
+  /** The organizations that can use the provider. Absent: all. */
+  readonly organizations?: readonly string[] | undefined;
   /** Price of batches as a share of the live prices, in 1/10,000. Absent: batches are not used. */
   readonly batchPriceShare?: BasisPoints | undefined;
   /** Milliseconds until a connection must be established, including TLS and a proxy's tunnel. */

@@ -232,11 +232,13 @@ function batchesOf(
   };
 }
 
-/** Returns the providers that train models, by id. */
-export function trainersOf(
-  providers: ReadonlyMap<string, Provider>,
-): Map<string, FineTuningProvider> {
-  const trainers = new Map<string, FineTuningProvider>();
-  for (const [id, { train }] of providers) if (train !== undefined) trainers.set(id, train);
-  return trainers;
+/** The providers that currently train models, by id. */
+export type Trainers = Pick<ReadonlyMap<string, FineTuningProvider>, "get" | "has">;
+
+/** Returns the providers that train models, also those that are added later. */
+export function trainersOf(providers: ReadonlyMap<string, Provider>): Trainers {
+  return {
+    get: (id) => providers.get(id)?.train,
+    has: (id) => providers.get(id)?.train !== undefined,
+  };
 }

@@ -4,8 +4,8 @@ import {
   type Access,
   nullable,
   optional,
+  organizationOf,
   pageFields,
-  type RequestContext,
   type RouteDefinition,
   route,
 } from "../http/route.ts";
@@ -403,10 +403,6 @@ function deliveryRoutes(webhooks: Webhooks): RouteDefinition[] {
       },
     }),
   ];
-}
-
-function organizationOf(context: RequestContext): string {
-  return context.caller.key.organizationId;
 }
 
 /** Returns a webhook as the API shows it, without its secret. */

@@ -127,7 +127,60 @@ const ACTS: Readonly<Record<string, Act | "changes nothing">> = {
     path: organization,
     body: (of) => ({ transaction_id: of.transaction }),
   },
+  "POST /v1/admin/providers": {
+    action: "provider.created",
+    body: () => ({ id: "lab-2", type: "sandbox" }),
+  },
+  "PATCH /v1/admin/providers/{id}": {
+    action: "provider.updated",
+    path: () => ({ id: "lab" }),
+    body: () => ({ max_parallel_requests: 9 }),
+  },
+  "POST /v1/admin/providers/{id}/test": "changes nothing",
+  "DELETE /v1/admin/providers/{id}": {
+    action: "provider.deleted",
+    path: () => ({ id: "lab" }),
+  },
+  "POST /v1/admin/models": { action: "model.created", body: () => modelEntry("acme/other") },
+  "PATCH /v1/admin/models/{id}": {
+    action: "model.updated",
+    path: () => ({ id: "acme/assistant" }),
+    body: () => ({ output_cost_per_token: 3e-6 }),
+  },
+  "POST /v1/admin/models/{id}/test": "changes nothing",
+  "DELETE /v1/admin/models/{id}": {
+    action: "model.deleted",
+    path: () => ({ id: "acme/assistant" }),
+  },
+  "POST /v1/admin/aliases": {
+    action: "alias.created",
+    body: () => ({ id: "faster", models: [{ id: "sandbox/chat" }] }),
+  },
+  "PATCH /v1/admin/aliases/{id}": {
+    action: "alias.updated",
+    path: () => ({ id: "fast" }),
+    body: () => ({ description: "Short answers" }),
+  },
+  "POST /v1/admin/aliases/{id}/test": "changes nothing",
+  "DELETE /v1/admin/aliases/{id}": {
+    action: "alias.deleted",
+    path: () => ({ id: "fast" }),
+  },
+  "POST /v1/admin/prices": { action: "price.created", body: () => priceEntry("much-later") },
+  "DELETE /v1/admin/prices/{id}": {
+    action: "price.deleted",
+    path: () => ({ id: "later" }),
+  },
 };
+
+const modelEntry = (id: string) => ({
+  ...{ id, context_length: 8192, input_cost_per_token: 1e-6, output_cost_per_token: 2e-6 },
+  endpoints: [{ provider: "sandbox", model: "chat" }],
+});
+const priceEntry = (id: string) => ({
+  ...{ id, model: "sandbox/chat", valid_from: "2090-01-01T00:00:00Z" },
+  pricing: { input_cost_per_token: 1e-6 },
+});
 
 interface Entry {
   readonly id: string;
@@ -149,6 +202,15 @@ const secrets: string[] = ["nightingale", "sk-another-key-of-the-organization"];
 beforeAll(async () => {
   gateway = await startIsolationGateway();
   operator = await addOperator(gateway);
+  for (const [plural, entry] of [
+    ["providers", { id: "lab", type: "sandbox" }],
+    ["models", modelEntry("acme/assistant")],
+    ["aliases", { id: "fast", models: [{ id: "sandbox/chat" }] }],
+    ["prices", priceEntry("later")],
+  ] as const) {
+    const path = `/v1/admin/${plural}`;
+    expect((await gateway.request("POST", path, entry, { key: operator })).status).toBe(201);
+  }
   secrets.push(operator, gateway.managementKey, gateway.secretKey, "sk-of-the-organization");
   secrets.push(...secrets.map(hashApiKey));
 }, 60_000);
@@ -209,7 +271,7 @@ test.each(IN_ORDER)("$route writes $act.action", async ({ route, act }) => {
   if (act.action === "payment_method.updated") await makeAnotherDefault();
   const response = await gateway.request(method, path, act.body?.(objects), {
     key,
-    headers: { "user-agent": "audit-test", "x-forwarded-for": "198.51.100.7" },
+    headers: { "user-agent": "audit-test", "if-match": "*", "x-forwarded-for": "198.51.100.7" },
   });
   const text = await response.text();
   expect(response.status, text).toBeLessThan(300);

@@ -1,5 +1,5 @@
 import { afterAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { ConfigFile } from "../../src/platform/config/file-schema.ts";
@@ -126,6 +126,43 @@ test("each setting that the file does not contain is named, with its replacement
     expect(notes.filter((note) => note.startsWith(setting))).toHaveLength(1);
   }
   expect(stderr).not.toContain("sk-literal");
+});
+
+test("an output file has the configuration, is readable only by its owner, and replaces no file", async () => {
+  const output = join(folder, "written.json");
+  const run = () => runCliHere(AZURE, "import", "litellm", CONFIG, "--output", output);
+  const { exitCode, stdout, stderr } = await run();
+  expect(exitCode).toBe(0);
+  expect(JSON.parse(readFileSync(output, "utf8"))).toEqual(await imported(CONFIG));
+  expect(statSync(output).mode & 0o777).toBe(0o600);
+  expect(stdout + stderr).not.toContain("sk-literal");
+  writeFileSync(output, "{}");
+  expect(await run()).toMatchObject({ exitCode: 2 });
+  expect(readFileSync(output, "utf8")).toBe("{}");
+});
+
+test("a file of more than 4 MiB is rejected before it is parsed", async () => {
+  const path = fileOf("#".repeat(4 * 1024 * 1024 + 1));
+  const { exitCode, stderr } = await runCliHere({}, "import", "litellm", path);
+  expect(exitCode).toBe(2);
+  expect(stderr).toContain("at most 4194304");
+});
+
+/** Returns YAML whose aliases stand for 10^8 values. */
+const aliasBomb = () =>
+  ["a0: &a0 [x]"]
+    .concat(
+      Array.from({ length: 8 }, (_, level) => {
+        const inner = Array(10).fill(`*a${level}`).join(", ");
+        return `a${level + 1}: &a${level + 1} [${inner}]`;
+      }),
+    )
+    .join("\n");
+
+test("aliases that multiply are rejected", async () => {
+  const { exitCode, stderr } = await runCliHere({}, "import", "litellm", fileOf(aliasBomb()));
+  expect(exitCode).toBe(2);
+  expect(stderr).toContain("is not YAML");
 });
 
 test.each([

@@ -30,6 +30,7 @@ interface Call {
   /** Values of the path's parameters, in their order. */
   readonly ids?: readonly string[];
   readonly query?: string;
+  readonly headers?: Readonly<Record<string, string>>;
 }
 
 const PUBLIC_RECEIVER = "https://example.com/gateway";
@@ -161,7 +162,10 @@ class Recorder {
     return (await (await this.#send(operationId, call)).bytes()) as Uint8Array<ArrayBuffer>;
   }
 
-  async #send(operationId: string, { body, form, ids = [], query = "" }: Call): Promise<Response> {
+  async #send(
+    operationId: string,
+    { body, form, headers, ids = [], query = "" }: Call,
+  ): Promise<Response> {
     const operation = this.#operations.get(operationId);
     if (operation === undefined) throw new Error(`${operationId} is no operation`);
     const values = [...ids];
@@ -175,6 +179,7 @@ class Recorder {
     const response = await fetch(`${this.#gateway.baseUrl}${path}${query}`, {
       method: operation.method,
       headers: {
+        ...headers,
         authorization: `Bearer ${keys[operation.key]}`,
         ...(body && { "content-type": "application/json" }),
       },
@@ -555,9 +560,59 @@ async function recordOperators(recorder: Recorder): Promise<void> {
     ids: [organization.id],
     body: { transaction_id: data[0].id },
   });
-  await recorder.record("admin.providers.list");
+  await recordConfiguration(recorder);
   await recorder.record("admin.audit_log.list");
   await recorder.record("audit_log.list");
+}
+
+async function recordConfiguration(recorder: Recorder): Promise<void> {
+  const chat = { id: "sandbox/chat" };
+  await recorder.record("admin.providers.create", {
+    body: { id: "lab", type: "sandbox", max_parallel_requests: 8 },
+  });
+  await recorder.record("admin.models.create", {
+    body: {
+      ...{ id: "acme/assistant", context_length: 8192 },
+      ...{ input_cost_per_token: 1e-6, output_cost_per_token: 2e-6 },
+      endpoints: [{ provider: "lab", model: "chat" }],
+    },
+  });
+  const weighted = [
+    { ...chat, weight: 95 },
+    { id: "acme/assistant", weight: 5 },
+  ];
+  await recorder.record("admin.aliases.create", { body: { id: "fast", models: weighted } });
+  await recorder.record("admin.prices.create", {
+    body: {
+      ...{ id: "from-2027", model: "acme/assistant", valid_from: "2027-01-01T00:00:00Z" },
+      pricing: { input_cost_per_token: 2e-6 },
+    },
+  });
+  const changes = { providers: "lab", models: "acme/assistant", aliases: "fast" };
+  const bodies = {
+    providers: { max_parallel_requests: 16 },
+    models: { output_cost_per_token: 3e-6 },
+    aliases: { models: [chat, { id: "acme/assistant" }] },
+  };
+  for (const [plural, id] of Object.entries(changes)) {
+    const version = { "if-match": '"1"' };
+    const body = bodies[plural as keyof typeof bodies];
+    await recorder.record(`admin.${plural}.list`);
+    await recorder.record(`admin.${plural}.retrieve`, { ids: [id] });
+    await recorder.record(`admin.${plural}.update`, { ids: [id], body, headers: version });
+    await recorder.record(`admin.${plural}.test`, { ids: [id], body: {} });
+  }
+  await recorder.record("admin.prices.list");
+  const deletions = [
+    ["prices", "from-2027", 1],
+    ["aliases", "fast", 2],
+    ["models", "acme/assistant", 2],
+    ["providers", "lab", 2],
+  ] as const;
+  for (const [plural, id, version] of deletions) {
+    const headers = { "if-match": `"${version}"` };
+    await recorder.record(`admin.${plural}.delete`, { ids: [id], headers });
+  }
 }
 
 async function recordReports(recorder: Recorder): Promise<void> {

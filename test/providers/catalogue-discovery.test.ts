@@ -579,7 +579,7 @@ describe("lists are read in the background", () => {
     const unanswered: string[] = [];
     const errors: unknown[] = [];
     const lists = new ProvidersModelLists({
-      providers: [provider("groq"), provider("together")],
+      providers: () => [provider("groq"), provider("together")],
       clock,
       intervalMs: 3_600_000,
       random: () => 0,

@@ -80,10 +80,11 @@ describe("a model that is not built in", () => {
         cachedInputTokenFemto: femtoFromUsd("0.0000001"),
         cacheWriteTokenFemto: femtoFromUsd("0.0000001"),
       },
+      priceSource: "file",
       capabilities: ["streaming"],
       isActive: true,
       created: 0,
-      endpoints: [{ provider: "backup", model: "llama", ...LLAMA_TERMS }],
+      endpoints: [{ provider: "backup", model: "llama", priceSource: "file", ...LLAMA_TERMS }],
     });
   });
 

@@ -11,6 +11,7 @@ import {
   type AcceptedRequest,
   assertRecordable,
   type CommonFields,
+  fixedBound,
   type PaidEndpoint,
 } from "../../call/endpoint.ts";
 import type { PaidCallDependencies } from "../../call/run-call.ts";
@@ -55,13 +56,7 @@ const ocrEndpoint: PaidEndpoint<AcceptedOcr, RecognizedText> = {
     assertRecordable(fields);
     return { fields };
   },
-  bound: (_, { prices }) => ({
-    fixedFemto: times(MAX_PAGES, exact(prices.pageFemto ?? 0n)),
-    perUnitFemto: 0,
-    units: 0,
-    fixedTokens: 0,
-    perUnitTokens: 0,
-  }),
+  bound: (_, { prices }) => fixedBound(times(MAX_PAGES, exact(prices.pageFemto ?? 0n)), 0),
   statedLimit: () => 0,
   call(call, candidate, { request }) {
     const { recognize } = candidate.provider as Required<Pick<Provider, "recognize">>;

@@ -13,10 +13,10 @@ import {
   type RouteDefinition,
   route,
 } from "../../http/route.ts";
-import type { ProviderHealth } from "../../inference/call/routing/provider-health.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { hasAtMostDecimals, type NanoUsd, nanoFromUsd, usdNumber } from "../../lib/money.ts";
 import { PLANS } from "../../lib/plans.ts";
+import type { ConfigurationServices } from "../configuration/routes.ts";
 import type {
   OrganizationAdministration,
   OrganizationChange,
@@ -189,35 +189,10 @@ const refundEntry = Type.Object(
   { title: "Refund" },
 );
 
-const providerHealth = Type.Object(
-  {
-    instance_id: Type.String({
-      description:
-        "Id of the instance that answers. The health is what this instance has observed.",
-    }),
-    data: Type.Array(
-      Type.Object({
-        id: Type.String(),
-        models: Type.Integer(),
-        status: Type.Enum(["ok", "degraded", "down"]),
-        endpoints: Type.Array(
-          Type.Object({
-            id: Type.String(),
-            circuit: Type.Enum(["closed", "open", "half-open"]),
-            running: Type.Integer(),
-            latency_ms: nullable(Type.Number()),
-          }),
-        ),
-      }),
-    ),
-  },
-  { title: "ProviderHealth" },
-);
-
 export interface AdminServices {
   readonly organizations: OrganizationAdministration;
   readonly credit: OperatorCredit;
-  readonly providers: ProviderHealth;
+  readonly configuration: ConfigurationServices;
 }
 
 const access: Access = { kind: "operator" };
@@ -229,22 +204,11 @@ const NOT_FOUND = { description: "There is no such organization." };
 export function adminRoutes({
   organizations,
   credit,
-  providers,
-}: AdminServices): RouteDefinition[] {
+}: Pick<AdminServices, "organizations" | "credit">): RouteDefinition[] {
   return [
     ...organizationRoutes(organizations),
     ...organizationChangeRoutes(organizations),
     ...creditRoutes(credit),
-    {
-      ...common,
-      method: "GET",
-      path: "/v1/admin/providers",
-      operationId: "admin.providers.list",
-      summary: "List provider health",
-      description: "Each instance observes the health of providers for itself.",
-      responses: { 200: { description: "Providers.", schema: providerHealth } },
-      handle: () => jsonResponse(providers.report()),
-    },
   ];
 }
 

@@ -5,8 +5,8 @@ import {
   type Access,
   nullable,
   optional,
+  organizationOf,
   pageFields,
-  type RequestContext,
   type RouteDefinition,
   route,
 } from "../../http/route.ts";
@@ -195,8 +195,4 @@ export function budgetRoutes(budgets: SubjectBudgets): RouteDefinition[] {
       },
     }),
   ];
-}
-
-function organizationOf(context: RequestContext): string {
-  return context.caller.key.organizationId;
 }

@@ -51,10 +51,12 @@ export class ProviderKeys {
     this.#dependencies = dependencies;
   }
 
-  /** The providers that accept keys. `needsBaseUrl` is true if a key requires a base URL. */
-  get providers(): { readonly id: string; readonly needsBaseUrl: boolean }[] {
+  /** Returns the providers that accept keys. `needsBaseUrl` is true if a key requires a base URL. */
+  providersFor(organizationId: string): { readonly id: string; readonly needsBaseUrl: boolean }[] {
     const { byokProviders } = this.#dependencies;
-    return byokProviders.ids.map((id) => ({ id, needsBaseUrl: byokProviders.needsBaseUrl(id) }));
+    return byokProviders
+      .idsFor(organizationId)
+      .map((id) => ({ id, needsBaseUrl: byokProviders.needsBaseUrl(id) }));
   }
 
   /**
@@ -68,7 +70,7 @@ export class ProviderKeys {
     const { sql, keyring, clock, byokKeys } = this.#dependencies;
     const baseUrl = key.baseUrl === undefined ? null : await this.#checkedUrl(key.baseUrl);
     try {
-      await this.#assertAccepted(key, baseUrl);
+      await this.#assertAccepted(organizationId, key, baseUrl);
     } catch (error) {
       if (error instanceof GatewayError && error.code === "invalid_provider_key") {
         const data = { provider_key_id: null, provider: key.provider };
@@ -129,16 +131,23 @@ export class ProviderKeys {
     }
   }
 
-  async #assertAccepted({ provider: providerId, key }: NewKey, baseUrl: string | null) {
+  async #assertAccepted(
+    organizationId: string,
+    { provider: providerId, key }: NewKey,
+    baseUrl: string | null,
+  ) {
     const { byokProviders } = this.#dependencies;
-    if (baseUrl === null && byokProviders.needsBaseUrl(providerId)) {
+    const ids = byokProviders.idsFor(organizationId);
+    const needsUrl = ids.includes(providerId) && byokProviders.needsBaseUrl(providerId);
+    if (baseUrl === null && needsUrl) {
       const message =
         "base_url is required: the gateway's server for this provider accepts no keys.";
       throw new GatewayError("invalid_body", message, { param: "base_url" });
     }
     let provider: Provider | undefined;
     try {
-      provider = byokProviders.make({ providerId, apiKey: key, baseUrl });
+      const account = { providerId, apiKey: key, baseUrl };
+      provider = ids.includes(providerId) ? byokProviders.make(account) : undefined;
     } catch (error) {
       throw new GatewayError(
         "invalid_provider_key",
@@ -149,7 +158,7 @@ export class ProviderKeys {
     if (provider === undefined) {
       throw new GatewayError(
         "invalid_body",
-        `provider must be a configured provider that accepts keys: ${byokProviders.ids.join(", ") || "none"}.`,
+        `provider must be a configured provider that accepts keys: ${ids.join(", ") || "none"}.`,
         { param: "provider" },
       );
     }
@@ -172,6 +181,7 @@ export class ProviderKeys {
   }
 }
 
-function prefixOf(key: string): string {
+/** Returns the part of a key that is shown to recognise it by. */
+export function prefixOf(key: string): string {
   return key.slice(0, Math.min(MAX_PREFIX_CHARACTERS, Math.floor(key.length / SHOWN_FRACTION)));
 }

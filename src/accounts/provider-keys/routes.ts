@@ -4,7 +4,7 @@ import { jsonResponse } from "../../http/error-response.ts";
 import {
   type Access,
   optional,
-  type RequestContext,
+  organizationOf,
   type RouteDefinition,
   route,
 } from "../../http/route.ts";
@@ -120,10 +120,6 @@ export function providerKeyRoutes(keys: ProviderKeys): RouteDefinition[] {
       },
     }),
   ];
-}
-
-function organizationOf(context: RequestContext): string {
-  return context.caller.key.organizationId;
 }
 
 function shapeOf(record: ProviderKeyRecord) {

@@ -3,7 +3,13 @@ import type { PaymentMethod } from "../../../db/queries/payment-methods.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import { bodyHash, idempotencyKeyOf } from "../../http/idempotency-key.ts";
 import { publicUrl } from "../../http/request-headers.ts";
-import { type Access, type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
+import {
+  type Access,
+  organizationOf,
+  type RequestContext,
+  type RouteDefinition,
+  route,
+} from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { hasAtMostDecimals, nanoFromUsd, usdNumber } from "../../lib/money.ts";
 import { isoTime } from "../../lib/utc-time.ts";
@@ -370,10 +376,6 @@ function notAwaited(): GatewayError {
     "payment_not_found",
     "No test payment with this address is waiting for its payer.",
   );
-}
-
-function organizationOf(context: RequestContext): string {
-  return context.caller.key.organizationId;
 }
 
 function methodShape(method: PaymentMethod) {

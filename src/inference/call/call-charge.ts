@@ -91,7 +91,11 @@ export class CallCharge {
       provider: providerId,
       ...usageFigures(usage),
       latencyMs: Math.min(Math.max(0, Math.round(latencyMs)), MAX_LATENCY_MS),
-      details: isByok ? { ...details, ...byokDetails(byokKeyId, listNano) } : details,
+      details: {
+        ...details,
+        ...(isByok && byokDetails(byokKeyId, listNano)),
+        price_source: terms.priceSource ?? "built_in",
+      },
       status: 0,
       description: descriptionOf(title, model),
     };

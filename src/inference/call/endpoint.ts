@@ -49,6 +49,11 @@ export interface CostBound {
   readonly perUnitTokens: number;
 }
 
+/** Returns the bound of a request whose answer has no limit of units. */
+export function fixedBound(fixedFemto: ExactInteger, fixedTokens: number): CostBound {
+  return { fixedFemto, perUnitFemto: 0, units: 0, fixedTokens, perUnitTokens: 0 };
+}
+
 /**
  * Does the gateway's own work for an answer, once, after money is held. Resolves with false if part of it
  * failed; the answer is then not stored for equal requests. Rejects with the error of the request, or with

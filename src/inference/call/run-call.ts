@@ -87,10 +87,9 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     this.endpoint = endpoint;
     this.#dependencies = dependencies;
     const { categories, alsoServes, capability } = endpoint;
-    const { providers, tunedModels, calls } = dependencies;
+    const { providers, calls } = dependencies;
     this.#cacheAffinity = new CacheAffinity(calls.steadyClock);
     this.#plans = new RoutePlans({
-      models: tunedModels.shared,
       providers,
       categories,
       ...(alsoServes !== undefined && { alsoServes }),

@@ -1,7 +1,7 @@
 import { type TProperties, type TSchema, Type } from "typebox";
 import type { DefinitionRecord } from "../../../db/queries/definitions.ts";
 import { jsonResponse } from "../../http/error-response.ts";
-import { type Access, type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
+import { type Access, organizationOf, type RouteDefinition, route } from "../../http/route.ts";
 import type { Scope } from "../../lib/api-key-record.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 import type { DefinitionService } from "./definition-service.ts";
@@ -139,8 +139,4 @@ function answerOf({ shapeOf }: DefinitionGroup, record: DefinitionRecord) {
     created_at: isoTime(createdAtMs),
     updated_at: isoTime(updatedAtMs),
   };
-}
-
-function organizationOf(context: RequestContext): string {
-  return context.caller.key.organizationId;
 }

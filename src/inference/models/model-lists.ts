@@ -11,7 +11,8 @@ const FIRST_RETRY_MS = 60_000;
 const JITTER = 0.1;
 
 export interface ModelListsDependencies {
-  readonly providers: readonly ProviderConfig[];
+  /** Returns the providers whose lists are read. */
+  providers(): readonly ProviderConfig[];
   readonly clock: Clock;
   readonly intervalMs: number;
   random(): number;
@@ -59,7 +60,7 @@ export class ProvidersModelLists {
     if (this.#isReadingAll) return;
     this.#isReadingAll = true;
     this.#reading = this.#reading.then(async () => {
-      const { providers } = this.#dependencies;
+      const providers = this.#dependencies.providers();
       const failed = await this.#read(providers);
       this.#failures = failed === 0 ? 0 : this.#failures + 1;
       await this.#publish(failed < providers.length);
@@ -70,11 +71,16 @@ export class ProvidersModelLists {
 
   /** Reads the list of one provider. A server that was down can have other models after its recovery. */
   readAgain(providerId: string): void {
-    const selected = this.#dependencies.providers.filter(({ id }) => id === providerId);
+    const selected = this.#dependencies.providers().filter(({ id }) => id === providerId);
     this.#reading = this.#reading.then(async () => {
       const failed = await this.#read(selected);
       await this.#publish(failed < selected.length);
     });
+  }
+
+  /** Drops the list of a provider whose settings have changed. */
+  forget(providerId: string): void {
+    this.#lists.delete(providerId);
   }
 
   /** Resolves when all started readings have ended. */

@@ -1,7 +1,12 @@
 import { Type } from "typebox";
 import { anthropicWire } from "../../http/anthropic-wire.ts";
 import { jsonResponse, jsonTextResponse } from "../../http/error-response.ts";
-import { type RequestContext, type RouteDefinition, route } from "../../http/route.ts";
+import {
+  organizationOf,
+  type RequestContext,
+  type RouteDefinition,
+  route,
+} from "../../http/route.ts";
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { yieldToEventLoop } from "../../lib/yield-to-event-loop.ts";
@@ -234,10 +239,6 @@ function compareRoute(catalogue: ModelCatalogue): RouteDefinition {
       return jsonResponse({ models: await catalogue.compare(organizationOf(context), names) });
     },
   });
-}
-
-function organizationOf(context: RequestContext): string {
-  return context.caller.key.organizationId;
 }
 
 /**

@@ -4,6 +4,7 @@ import { jsonResponse } from "../../http/error-response.ts";
 import {
   type Access,
   optional,
+  organizationOf,
   type RequestContext,
   type RouteDefinition,
   route,
@@ -84,7 +85,9 @@ export function conversationRoutes(
       async handle(context) {
         const body = context.body;
         const added = checked(body.items ?? []);
-        return shown(await conversations.create(ownerOf(context), body.metadata ?? {}, added));
+        return shown(
+          await conversations.create(organizationOf(context), body.metadata ?? {}, added),
+        );
       },
     }),
     route({
@@ -95,7 +98,7 @@ export function conversationRoutes(
       summary: "Retrieve a conversation",
       responses: FOUND,
       handle: async (context) =>
-        shown(await conversations.find(ownerOf(context), context.params.id)),
+        shown(await conversations.find(organizationOf(context), context.params.id)),
     }),
     route({
       ...common,
@@ -107,7 +110,9 @@ export function conversationRoutes(
       responses: FOUND,
       async handle(context) {
         const { metadata: changed } = context.body;
-        return shown(await conversations.update(ownerOf(context), context.params.id, changed));
+        return shown(
+          await conversations.update(organizationOf(context), context.params.id, changed),
+        );
       },
     }),
     route({
@@ -121,7 +126,7 @@ export function conversationRoutes(
       },
       async handle(context) {
         const { id } = context.params;
-        await conversations.delete(ownerOf(context), id);
+        await conversations.delete(organizationOf(context), id);
         return jsonResponse({ id, object: "conversation.deleted", deleted: true });
       },
     }),
@@ -137,7 +142,7 @@ export function conversationRoutes(
       async handle(context) {
         const { items: added } = context.body;
         const { id } = context.params;
-        const data = await conversations.addItems(ownerOf(context), id, checked(added));
+        const data = await conversations.addItems(organizationOf(context), id, checked(added));
         const ends = { first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null };
         return jsonResponse({ object: "list", data, ...ends, has_more: false });
       },
@@ -174,13 +179,11 @@ export function conversationRoutes(
         const { id, item_id: itemId } = context.params;
         await read(conversations, thread, context, only(itemId));
         await conversations.removeItem(id, itemId);
-        return shown(await conversations.find(ownerOf(context), id));
+        return shown(await conversations.find(organizationOf(context), id));
       },
     }),
   ];
 }
-
-const ownerOf = ({ caller }: Pick<RequestContext, "caller">): string => caller.key.organizationId;
 
 /** Returns the page options of a single item. */
 const only = (itemId: string): PageOptions => ({ ...pageOf({}), only: itemId });
@@ -191,7 +194,7 @@ async function read(
   context: RequestContext<unknown, RequestContext["query"], { readonly id: string }>,
   options: PageOptions,
 ): Promise<Response> {
-  const owner = ownerOf(context);
+  const owner = organizationOf(context);
   const { items: all, removedItems } = await conversations.items(owner, context.params.id);
   const removed = { removed: removedItems };
   const json = await readPage(thread, owner, all, { ...options, ...removed });

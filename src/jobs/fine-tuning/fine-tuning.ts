@@ -27,8 +27,9 @@ import { GatewayError, overloaded } from "../../lib/errors.ts";
 import type { Hyperparameters, JobOrder, JobRecord } from "../../lib/fine-tuning-job.ts";
 import { newId } from "../../lib/ids.ts";
 import { holdNanoUsd } from "../../lib/money.ts";
+import type { CatalogueViews } from "../../providers/catalogue/catalogue-views.ts";
 import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
-import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
+import type { Trainers } from "../../providers/registry.ts";
 import type { EventFeeds, FeedItem, Follower } from "./event-feed.ts";
 import { endJob } from "./job-ending.ts";
 import { jobMessage } from "./steps.ts";
@@ -36,9 +37,9 @@ import { jobMessage } from "./steps.ts";
 interface FineTuningDependencies {
   readonly sql: Database;
   readonly money: MoneyPort;
-  readonly models: ModelIndex;
+  readonly models: CatalogueViews;
   readonly tunedModels: TunedModels;
-  readonly providers: ReadonlyMap<string, FineTuningProvider>;
+  readonly providers: Trainers;
   readonly feeds: EventFeeds;
   readonly admission: CallAdmission;
   readonly clock: Clock;
@@ -86,9 +87,10 @@ export class FineTuning {
     arrival: RateSubject,
     request: JobRequest,
   ): Promise<{ job: JobRecord; headers: RateHeaders }> {
-    const { models, providers, admission } = this.#dependencies;
+    const { providers, admission } = this.#dependencies;
     const { caller, requestId } = arrival;
     const { organizationId } = caller.key;
+    const models = this.#dependencies.models.of(caller.key.organizationId);
     const tunable = tunableModel(models, providers, request.model);
     assertModelsAllowed(caller.key, [tunable.model], "model", models);
     const bytes = await this.#trainingBytes(organizationId, request);
@@ -293,11 +295,7 @@ interface TunableModel {
  * Throws 404 model_not_found if no model has the name, and 400 unsupported_model if no provider trains it or
  * the price is unknown.
  */
-function tunableModel(
-  models: ModelIndex,
-  providers: ReadonlyMap<string, FineTuningProvider>,
-  name: string,
-): TunableModel {
+function tunableModel(models: ModelIndex, providers: Trainers, name: string): TunableModel {
   const named = { models: [name], modelsField: "model" } as const;
   const model = resolveModels(models, named, ["chat", "code"])[0]!;
   const endpoint = model.endpoints.find(({ provider }) => providers.has(provider));
@@ -313,7 +311,7 @@ function tunableModel(
 
 const MAX_NAMED = 10;
 
-function namesOf(models: ModelIndex, providers: ReadonlyMap<string, FineTuningProvider>): string {
+function namesOf(models: ModelIndex, providers: Trainers): string {
   const tunable = models
     .all()
     .filter(({ isActive, fineTuning }) => isActive && fineTuning !== undefined)

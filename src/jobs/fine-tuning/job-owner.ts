@@ -22,9 +22,10 @@ import { GatewayError, overloaded } from "../../lib/errors.ts";
 import { allButOne, FairSemaphore } from "../../lib/fair-share.ts";
 import { isFinal, type JobRecord, type NewJobEvent } from "../../lib/fine-tuning-job.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
-import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { CatalogueViews } from "../../providers/catalogue/catalogue-views.ts";
 import type { FineTuningProvider } from "../../providers/fine-tuning.ts";
 import { ProviderFailure } from "../../providers/interface.ts";
+import type { Trainers } from "../../providers/registry.ts";
 import type { JobFiles } from "../files/job-files.ts";
 import { endJob, partsOfEnding, writeResults } from "./job-ending.ts";
 import {
@@ -52,9 +53,9 @@ interface JobOwnerDependencies {
   readonly ownership: Ownership;
   readonly jobs: FineTuningJobActors;
   readonly money: MoneyPort;
-  readonly providers: ReadonlyMap<string, FineTuningProvider>;
+  readonly providers: Trainers;
   readonly files: JobFiles;
-  readonly models: ModelIndex;
+  readonly models: CatalogueViews;
   /** Runs work that would block the event loop. */
   readonly workThread: Pick<FairWorkThread, "call">;
   readonly clock: Clock;
@@ -211,7 +212,7 @@ export class JobOwner {
           workThread.call(job.organizationId, call, signal),
         );
       },
-      contextTokens: models.byId(job.baseModel)?.contextLength ?? Number.POSITIVE_INFINITY,
+      contextTokens: models.all.byId(job.baseModel)?.contextLength ?? Number.POSITIVE_INFINITY,
       nowMs: clock.nowMs(),
       random,
       isOwner,

@@ -5,7 +5,7 @@ import { eventStream } from "../../http/event-stream.ts";
 import {
   type Access,
   nullable,
-  type RequestContext,
+  organizationOf,
   type RouteDefinition,
   route,
 } from "../../http/route.ts";
@@ -315,10 +315,6 @@ function eventsRoute(fineTuning: FineTuning): RouteDefinition {
       return jsonResponse({ object: "list", data: events.map(eventShape), has_more: hasMore });
     },
   });
-}
-
-function organizationOf(context: Pick<RequestContext, "caller">): string {
-  return context.caller.key.organizationId;
 }
 
 function pageOf({ after, limit = DEFAULT_PAGE }: Static<typeof pageQuery>) {

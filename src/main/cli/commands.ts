@@ -1,6 +1,7 @@
 import type { Command } from "./command.ts";
 import { completionCommand } from "./completion/command.ts";
 import { backupCommands } from "./nouns/backup.ts";
+import { configCommands } from "./nouns/config.ts";
 import { creditCommands } from "./nouns/credits.ts";
 import { doctorCommands } from "./nouns/doctor.ts";
 import { importCommands } from "./nouns/import.ts";
@@ -17,6 +18,7 @@ const OPERATOR_COMMANDS: readonly Command[] = [
   ...migrateCommands,
   ...backupCommands,
   ...modelCommands,
+  ...configCommands,
   ...importCommands,
   ...doctorCommands,
 ];

@@ -129,7 +129,12 @@ function composeAdministration(services: Services): AdminServices {
       defaults: { plan: config.plan, startingCreditNano: config.startingCreditNanoUsd },
     }),
     credit: new OperatorCredit({ ...shared, cardRefunds: billing.cardRefunds }),
-    providers: new ProviderHealth(shared),
+    configuration: {
+      ...services,
+      stored: services.storedConfiguration,
+      health: new ProviderHealth(shared),
+      instanceId: services.instance.id,
+    },
   };
 }
 

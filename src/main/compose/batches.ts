@@ -7,7 +7,7 @@ import type { Base } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { FileParts } from "./files.ts";
 import type { Part } from "./lifecycle.ts";
-import type { ProviderParts } from "./models.ts";
+import type { ModelParts } from "./models.ts";
 import type { MoneyParts } from "./money.ts";
 
 /** Lag of the event loop in milliseconds above which batch lines wait. */
@@ -18,7 +18,7 @@ const BUSY_IN_FLIGHT = 1_000;
 /** Composes batches, and this instance's work on their lines. */
 export function composeBatches(
   options: Base &
-    ProviderParts &
+    ModelParts &
     MoneyParts &
     Pick<LineCallDependencies, "routes" | "note"> & {
       readonly node: ClusterNode;

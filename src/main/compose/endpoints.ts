@@ -15,6 +15,7 @@ import type { ResponseServices } from "../../inference/responses/background-rout
 import type { HostedServices } from "../../inference/tools/hosted-services.ts";
 import { type Clock, steady } from "../../lib/clock.ts";
 import { DeadlineQueue } from "../../lib/deadlines.ts";
+import { GatewayError } from "../../lib/errors.ts";
 import { FairWorkThread } from "../../lib/work-thread.ts";
 import type { Coordination } from "../../platform/cluster/interface.ts";
 import type { GatewayConfig } from "../../platform/config.ts";
@@ -24,7 +25,7 @@ import { type Provider, ProviderFailure } from "../../providers/interface.ts";
 import type { Base } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 import type { FileParts } from "./files.ts";
-import type { ProviderParts } from "./models.ts";
+import type { ModelParts } from "./models.ts";
 import type { MoneyParts } from "./money.ts";
 import type { VectorStoreParts } from "./vector-stores.ts";
 
@@ -49,7 +50,7 @@ export function createWorkThread(onLost: (error: unknown) => void): FairWorkThre
 /** Composes the parts that all paid calls share. */
 export function composeCalls(
   parts: Base &
-    ProviderParts &
+    ModelParts &
     MoneyParts &
     Pick<PaidCallDependencies, "tunedModels" | "idempotency" | "events" | "isAborting"> & {
       readonly node: ClusterNode;
@@ -107,7 +108,7 @@ export function composeCalls(
 /** Composes the routes of the billed endpoints. */
 export function composeEndpoints(
   parts: Base &
-    Pick<ProviderParts, "definitions"> & {
+    Pick<ModelParts, "definitions"> & {
       readonly calls: PaidCallDependencies;
       readonly workThread: FairWorkThread;
       readonly files: FileParts;
@@ -137,8 +138,14 @@ function moderationOf(
 ): Moderation | undefined {
   if (moderationModel === undefined) return undefined;
   const slash = moderationModel.indexOf("/");
-  const moderate = providers.get(moderationModel.slice(0, slash))?.moderate;
-  return moderate && new ModelModeration(moderate, moderationModel.slice(slash + 1));
+  const provider = () => providers.get(moderationModel.slice(0, slash));
+  if (provider()?.moderate === undefined) return undefined;
+  const moderate: NonNullable<Provider["moderate"]> = (call) => {
+    const send = provider()?.moderate;
+    if (send !== undefined) return send(call);
+    throw new GatewayError("moderation_unavailable", "The moderation model is not available.");
+  };
+  return new ModelModeration(moderate, moderationModel.slice(slash + 1));
 }
 
 /** Composes the response cache, and the single-flight of equal requests. */

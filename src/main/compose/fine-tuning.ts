@@ -8,7 +8,7 @@ import { FineTuning } from "../../jobs/fine-tuning/fine-tuning.ts";
 import { JobOwner } from "../../jobs/fine-tuning/job-owner.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
-import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
+import type { CatalogueViews } from "../../providers/catalogue/catalogue-views.ts";
 import type { Provider } from "../../providers/interface.ts";
 import { trainersOf } from "../../providers/registry.ts";
 import type { Base } from "./base.ts";
@@ -23,7 +23,7 @@ export function composeFineTuning(
     MoneyParts & {
       readonly node: ClusterNode;
       readonly files: FileParts;
-      readonly models: ModelIndex;
+      readonly models: CatalogueViews;
       readonly tunedModels: TunedModels;
       readonly providers: ReadonlyMap<string, Provider>;
       readonly workThread: FairWorkThread;

@@ -3,7 +3,7 @@ import { ByokKeys } from "../../inference/call/routing/byok-keys.ts";
 import { ByokProviders } from "../../inference/call/routing/byok-providers.ts";
 import { HealthChecks } from "../../inference/call/routing/health-checks.ts";
 import { DefinitionCache } from "../../inference/definitions/definition-cache.ts";
-import { publishSearch } from "../../inference/models/model-catalogue.ts";
+import { LiveConfiguration } from "../../inference/models/live-configuration.ts";
 import { ProvidersModelLists } from "../../inference/models/model-lists.ts";
 import type { FairWorkThread } from "../../lib/work-thread.ts";
 import { requestsModelList } from "../../platform/config/provider-types.ts";
@@ -11,37 +11,25 @@ import { isLocalServer } from "../../platform/config/providers.ts";
 import { createEgressGuard } from "../../platform/egress/guard.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { askModelList } from "../../providers/catalogue/ask-model-list.ts";
-import {
-  buildCatalogue,
-  type Catalogue,
-  type ProviderReport,
-} from "../../providers/catalogue/build-catalogue.ts";
-import { createModelIndex, replaceModels } from "../../providers/catalogue/model-index.ts";
-import {
-  type ModelLists,
-  readStoredLists,
-  storeLists,
-} from "../../providers/catalogue/model-list-cache.ts";
+import type { ProviderReport } from "../../providers/catalogue/build-catalogue.ts";
+import { readStoredLists, storeLists } from "../../providers/catalogue/model-list-cache.ts";
 import { builtInModels } from "../../providers/catalogue/provider-models.ts";
-import { createProviders } from "../../providers/registry.ts";
+import type { Provider } from "../../providers/interface.ts";
 import { createHttpClient } from "../../providers/transport/http-client.ts";
+import type { HttpClient } from "../../providers/transport/provider-response.ts";
 import { createSandboxProvider } from "../../sandbox/chat-provider.ts";
 import { SandboxFineTuning } from "../../sandbox/tuning/fine-tuning-provider.ts";
 import { SandboxTunedModels } from "../../sandbox/tuning/tuned-models.ts";
 import type { Base } from "./base.ts";
 import type { ClusterNode } from "./cluster-node.ts";
 
-/** Composes the configured providers, their shared HTTP client, and the BYOK keys of organizations. */
-export function composeProviders(base: Base, workThread: FairWorkThread) {
-  const { config, sql, background, changes, clock, providerFactories } = base;
+/**
+ * Composes the providers and models that are in force, their search, the providers' own lists, which add new models,
+ * and the BYOK keys of organizations.
+ */
+export async function composeModels(base: Base, workThread: FairWorkThread) {
+  const { config, sql, background, changes, clock, providerFactories, telemetry } = base;
   const httpClient = createHttpClient({ clock, proxies: config.proxies });
-  const settings = config.providers.map((provider) => ({
-    ...provider,
-    apiKey: provider.apiKey,
-    collectsNoData:
-      provider.collectsNoData ?? (provider.type === "sandbox" || isLocalServer(provider)),
-    connectTimeoutMs: config.upstreamTimeouts.connectMs,
-  }));
   const tunedModels = new SandboxTunedModels(sql);
   const sandboxDependencies = { sql: background, workThread, clock, tunedModels };
   const sandbox = {
@@ -54,66 +42,78 @@ export function composeProviders(base: Base, workThread: FairWorkThread) {
     httpClient,
     providerFactories: { sandbox: () => sandbox, ...providerFactories },
   };
+  const live = new LiveConfiguration({
+    ...{ ...base, base: config, shared },
+    connectTimeoutMs: config.upstreamTimeouts.connectMs,
+    builtIn: memoised((typeName) => builtInModels(typeName, new Date())),
+    onReport: (report) => logReport(telemetry.log, report),
+  });
+  const modelLists = await composeModelLists(base, live, httpClient);
+  await live.open(modelLists.lists);
+  changes.on("configuration", () => live.follow());
+  changes.onGap(() => live.follow());
+
   const guard = createEgressGuard(config);
-  const byokProviders = new ByokProviders({ settings, shared, clock, guard });
+  const byokProviders = new ByokProviders({ settings: () => live.settings, shared, clock, guard });
   const byokKeys = new ByokKeys({ ...base, byokProviders });
   changes.invalidate("provider-keys", byokKeys);
-  const providerKeys = new ProviderKeys({ ...base, guard, byokProviders, byokKeys });
-  const providers = createProviders(settings, shared);
+  live.onChanged((changed) => {
+    if (changed.length > 0) byokKeys.forgetAll();
+  });
   const definitions = new DefinitionCache(base.read);
   changes.invalidate("definitions", definitions);
-  return { httpClient, byokKeys, providerKeys, definitions, providers };
+  return {
+    ...{ httpClient, byokKeys, definitions, live, modelLists },
+    models: live.views,
+    providers: live.providers,
+    providerKeys: new ProviderKeys({ ...base, guard, byokProviders, byokKeys }),
+  };
 }
 
-export type ProviderParts = ReturnType<typeof composeProviders>;
+export type ModelParts = Awaited<ReturnType<typeof composeModels>>;
 
-/** Composes the offered models, their search, and the providers' own lists, which add new models. */
-export async function composeModels(base: Base, { httpClient }: ProviderParts) {
-  const { config, background: sql, telemetry, clock, onError } = base;
-  const listingProviders = config.providers.filter(({ type }) => requestsModelList(type));
-  const savedLists =
-    config.modelListsSeconds === 0
-      ? new Map()
-      : await readStoredLists(config.dataDir, listingProviders, clock.nowMs());
-  const builtIn = memoised((typeName) => builtInModels(typeName, new Date()));
-  const build = (discovered: ModelLists): Promise<Catalogue> => {
-    const { providers, models, sandbox } = config;
-    return buildCatalogue({ providers, models, sandbox, now: new Date(), discovered, builtIn });
-  };
+/** Composes the reading of the providers' own lists of models. */
+async function composeModelLists(base: Base, live: LiveConfiguration, httpClient: HttpClient) {
+  const { config, telemetry, clock, onError } = base;
+  const providers = () => live.config.providers.filter(({ type }) => requestsModelList(type));
+  const isEnabled = config.modelListsSeconds > 0;
+  const saved = isEnabled
+    ? await readStoredLists(config.dataDir, providers(), clock.nowMs())
+    : new Map();
   const lists = new ProvidersModelLists({
-    providers: listingProviders,
+    providers,
     clock,
     intervalMs: config.modelListsSeconds * 1_000,
     random: Math.random,
     readList: (provider) => askModelList(httpClient, provider),
-    saved: savedLists,
-    save: (read) => storeLists(config.dataDir, listingProviders, read),
-    async onChanged(discovered) {
-      const catalogue = await build(discovered);
-      for (const report of catalogue.reports) logReport(telemetry.log, report);
-      const next = createModelIndex(catalogue);
-      // First, so that a search finds the listed models.
-      await publishSearch(sql, next).finally(() => replaceModels(index, next));
-    },
+    saved,
+    save: (read) => storeLists(config.dataDir, providers(), read),
+    onChanged: (discovered) => live.replaceLists(discovered),
     onUnanswered: ({ id }, reason) =>
       telemetry.log.warn({ provider: id }, `provider ${id} does not list its models: ${reason}`),
     onError,
   });
-  const catalogue = await build(lists.lists);
-  for (const report of catalogue.reports) logReport(telemetry.log, report);
-  const index = createModelIndex(catalogue);
-  await publishSearch(sql, index);
+  let isStarted = false;
+  live.onChanged((changed) => {
+    if (!isEnabled || !isStarted) return;
+    for (const id of changed) {
+      lists.forget(id);
+      lists.readAgain(id);
+    }
+  });
   return {
-    models: index,
-    modelLists: {
-      /** Reads the list of a provider that answers again. */
-      readAgain(providerId: string): void {
-        if (config.modelListsSeconds > 0) lists.readAgain(providerId);
-      },
-      start(): void {
-        if (config.modelListsSeconds > 0) lists.start();
-      },
-      stop: () => lists.stop(),
+    lists: lists.lists,
+    /** Reads the list of a provider that answers again. */
+    readAgain(providerId: string): void {
+      if (isEnabled) lists.readAgain(providerId);
+    },
+    start(): void {
+      isStarted = true;
+      if (isEnabled) lists.start();
+    },
+    stop(): void {
+      lists.stop();
+      live.stop();
     },
   };
 }
@@ -122,15 +122,19 @@ export async function composeModels(base: Base, { httpClient }: ProviderParts) {
 export function composeHealthChecks(
   base: Base,
   { membership }: ClusterNode,
-  { providers }: ProviderParts,
-  modelLists: { readAgain(providerId: string): void },
+  { live, modelLists }: ModelParts,
 ): HealthChecks {
-  const { config } = base;
-  const localServerIds = config.providers.filter(isLocalServer).map(({ id }) => id);
+  const servers = (): ReadonlyMap<string, Provider> =>
+    new Map(
+      live.config.providers.filter(isLocalServer).flatMap(({ id }) => {
+        const provider = live.providers.get(id);
+        return provider === undefined ? [] : [[id, provider] as const];
+      }),
+    );
   return new HealthChecks({
     ...base,
-    providers: new Map(localServerIds.map((id) => [id, providers.get(id)!])),
-    intervalMs: config.healthCheckSeconds * 1_000,
+    providers: servers,
+    intervalMs: base.config.healthCheckSeconds * 1_000,
     isReporter: () => membership.peers().rank === 0,
     onRecovered: (providerId) => modelLists.readAgain(providerId),
   });

@@ -1,3 +1,4 @@
+import { StoredConfiguration } from "../../accounts/configuration/stored-configuration.ts";
 import { LastUse } from "../../accounts/keys/api-keys.ts";
 import { PageBundle } from "../../dashboard/pages.ts";
 import { BodyBudget } from "../../http/body-budget.ts";
@@ -13,7 +14,7 @@ import { composeCalls, composeEndpoints, createWorkThread } from "./endpoints.ts
 import { composeFiles } from "./files.ts";
 import { composeFineTuning } from "./fine-tuning.ts";
 import { composeBalances, composeUsage, registerGauges } from "./gauges.ts";
-import { composeHealthChecks, composeModels, composeProviders } from "./models.ts";
+import { composeHealthChecks, composeModels } from "./models.ts";
 import { composeMoney } from "./money.ts";
 import { composePayments } from "./payments.ts";
 import { composeResponses } from "./responses.ts";
@@ -33,21 +34,23 @@ export async function composeServices(options: ComposeOptions) {
   await base.connections.whenOpen();
 
   const workThread = createWorkThread(onError);
-  const providerParts = composeProviders(base, workThread);
-  const { models, modelLists } = await composeModels(base, providerParts);
-  const healthChecks = composeHealthChecks(base, node, providerParts, modelLists);
+  const modelParts = await composeModels(base, workThread);
+  const healthChecks = composeHealthChecks(base, node, modelParts);
+  const tunedModels = new TunedModels({ read, models: modelParts.models });
+  // Their prices are those of their base models.
+  modelParts.live.onChanged(() => tunedModels.forgetAll());
   const accounts = composeMoney(base, coordination.rates);
   const inFlight = new InFlight();
   const lag = new EventLoopLag();
   const isAborting = () => inFlight.isAborting;
   const maxWaitMs = config.upstreamTimeouts.totalMs;
   const shared = {
-    ...{ ...base, ...providerParts, ...accounts, node, coordination },
-    ...{ models, workThread, healthChecks, inFlight, lag, isAborting },
+    ...{ ...base, ...modelParts, ...accounts, node, coordination },
+    ...{ workThread, healthChecks, inFlight, lag, isAborting },
     billing: composePayments(base, accounts),
     events: webhooks.completionEvents,
     files: composeFiles(base),
-    tunedModels: new TunedModels({ read, models }),
+    tunedModels,
     idempotency: new Idempotency({ ...base, maxWaitMs, isAborting }),
     responses: composeResponses(base),
   };
@@ -60,10 +63,15 @@ export async function composeServices(options: ComposeOptions) {
   const batches = composeBatches({ ...shared, routes, note });
   registerGauges(shared);
   return {
-    ...{ ...shared, webhooks, modelLists, tuning, vectorStores, hosted, batches },
+    ...{ ...shared, webhooks, tuning, vectorStores, hosted, batches },
     ...{ failedRequests, note, runningCalls },
     /** The routes of the billed endpoints. */
     routes,
+    storedConfiguration: new StoredConfiguration({
+      ...base,
+      live: modelParts.live,
+      isReporter: () => node.membership.peers().rank === 0,
+    }),
     balances: composeBalances(base, node),
     usage: composeUsage(base, node),
     lastUse: new LastUse(background, onError),

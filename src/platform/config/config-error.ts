@@ -21,6 +21,10 @@ export class ConfigFaults {
     return this.#faults.length;
   }
 
+  get all(): readonly string[] {
+    return this.#faults;
+  }
+
   /**
    * Returns the result of the attempt. If the attempt throws ConfigError, collects its faults and
    * returns `placeholder`.

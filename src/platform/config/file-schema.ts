@@ -69,6 +69,17 @@ const AwsAccess = Type.Object(
   { additionalProperties: false, description: "an object" },
 );
 
+const OrganizationId = Type.String({
+  pattern: "^[A-Za-z0-9_-]{1,64}$",
+  description: "the id of an organization",
+});
+/** The organizations that see a provider or a model. Absent: all. For others it does not exist. */
+const Organizations = Type.Array(OrganizationId, {
+  minItems: 1,
+  maxItems: 1000,
+  description: "a list of 1 to 1000 ids of organizations",
+});
+
 const ProviderEntry = Type.Object(
   {
     id: Id,
@@ -106,6 +117,7 @@ const ProviderEntry = Type.Object(
     max_parallel_requests: Type.Optional(ParallelRequests),
     batches: Type.Optional(Batches),
     batch_price_share: Type.Optional(BatchPriceShare),
+    organizations: Type.Optional(Organizations),
   },
   { additionalProperties: false, description: "an object" },
 );
@@ -138,10 +150,7 @@ const unitPrices = Object.fromEntries(
   CONFIGURED_UNITS.map(({ setting }) => [setting.name, Type.Optional(Cost)]),
 ) as Record<ConfiguredUnit["setting"]["name"], Type.TOptional<typeof Cost>>;
 
-/** The prices and limits that a model's entry and each of its endpoints can state. */
-const terms = {
-  context_length: Type.Optional(Tokens),
-  max_output_tokens: Type.Optional(Tokens),
+const pricing = {
   input_cost_per_token: Type.Optional(Cost),
   output_cost_per_token: Type.Optional(Cost),
   cached_input_cost_per_token: Type.Optional(Cost),
@@ -161,6 +170,13 @@ const terms = {
   ...unitPrices,
 };
 
+/** The prices and limits that a model's entry and each of its endpoints can state. */
+const terms = {
+  context_length: Type.Optional(Tokens),
+  max_output_tokens: Type.Optional(Tokens),
+  ...pricing,
+};
+
 const EndpointEntry = Type.Object(
   {
     provider: Id,
@@ -175,13 +191,15 @@ const EndpointEntry = Type.Object(
   { additionalProperties: false, description: "an object" },
 );
 
+const ModelName = Type.String({
+  maxLength: 256,
+  pattern: "^[A-Za-z0-9][A-Za-z0-9._:@+~-]*(/[A-Za-z0-9][A-Za-z0-9._:@+~-]*)*$",
+  description: MODEL_ID,
+});
+
 const ModelEntry = Type.Object(
   {
-    id: Type.String({
-      maxLength: 256,
-      pattern: "^[A-Za-z0-9][A-Za-z0-9._:@+~-]*(/[A-Za-z0-9][A-Za-z0-9._:@+~-]*)*$",
-      description: MODEL_ID,
-    }),
+    id: ModelName,
     /** The model that the entry is an alias of. The entry then has only its id and this member. */
     alias_of: Type.Optional(Text(256)),
     name: Type.Optional(Text(256)),
@@ -208,6 +226,45 @@ const ModelEntry = Type.Object(
         description: "a list of 1 to 32 endpoints",
       }),
     ),
+    organizations: Type.Optional(Organizations),
+  },
+  { additionalProperties: false, description: "an object" },
+);
+
+/** A name for several models, which are tried in their order. Weights share out the first choice. */
+const AliasEntry = Type.Object(
+  {
+    id: Type.String({ ...ModelName, description: "a name like fast or acme/support-bot" }),
+    models: Type.Array(
+      Type.Object(
+        { id: Text(256), weight: Type.Optional(Weight) },
+        { additionalProperties: false, description: "an object" },
+      ),
+      { minItems: 1, maxItems: 32, description: "a list of 1 to 32 models" },
+    ),
+    /** The organization that the alias is for. Absent: all. */
+    organization_id: Type.Optional(OrganizationId),
+    description: Type.Optional(Text(4096)),
+  },
+  { additionalProperties: false, description: "an object" },
+);
+
+/** Prices of a model that replace all others from a time on. */
+const PriceEntry = Type.Object(
+  {
+    id: Id,
+    model: Text(256),
+    /** The provider whose endpoint has the prices. Absent: all endpoints of the model. */
+    provider: Type.Optional(Id),
+    pricing: Type.Object(pricing, {
+      additionalProperties: false,
+      minProperties: 1,
+      description: "an object with at least one price",
+    }),
+    /** The time from which the prices apply. Absent: always. */
+    valid_from: Type.Optional(
+      Type.String({ format: "date-time", description: "a time like 2026-01-31T00:00:00Z" }),
+    ),
   },
   { additionalProperties: false, description: "an object" },
 );
@@ -224,6 +281,12 @@ const ConfigFile = Type.Object(
     models: Type.Optional(
       Type.Array(ModelEntry, { maxItems: 10_000, description: "a list of at most 10000 models" }),
     ),
+    aliases: Type.Optional(
+      Type.Array(AliasEntry, { maxItems: 1000, description: "a list of at most 1000 aliases" }),
+    ),
+    prices: Type.Optional(
+      Type.Array(PriceEntry, { maxItems: 10_000, description: "a list of at most 10000 prices" }),
+    ),
     sandbox: Type.Optional(Type.Boolean({ description: "true or false" })),
   },
   { additionalProperties: false, description: "an object" },
@@ -231,7 +294,17 @@ const ConfigFile = Type.Object(
 
 export type ProviderEntry = Type.Static<typeof ProviderEntry>;
 export type ModelEntry = Type.Static<typeof ModelEntry>;
+export type AliasEntry = Type.Static<typeof AliasEntry>;
+export type PriceEntry = Type.Static<typeof PriceEntry>;
 export type ConfigFile = Type.Static<typeof ConfigFile>;
+
+/** The schemas of the entries, by kind. */
+export const ENTRY_SCHEMAS = {
+  provider: ProviderEntry,
+  model: ModelEntry,
+  alias: AliasEntry,
+  price: PriceEntry,
+};
 
 /** Returns the schema of the file for editors: JSON Schema, with all types of providers. */
 export function publishedFileSchema(): object {

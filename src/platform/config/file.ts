@@ -5,10 +5,12 @@ import { didYouMean } from "../../lib/nearest-names.ts";
 import { ConfigError, type ConfigFaults, refuse, refuseSecret } from "./config-error.ts";
 import { type Environment, variable } from "./environment.ts";
 import {
+  type AliasEntry,
   type ConfigFile,
   compileConfigFile,
   MODEL_ID,
   type ModelEntry,
+  type PriceEntry,
   type ProviderEntry,
 } from "./file-schema.ts";
 
@@ -16,23 +18,30 @@ const DEFAULT_CONFIG_FILE = "gateway.config.json";
 /** A larger file is a mistake, and reading it would delay the start. */
 const MAX_FILE_BYTES = 16 * 1024 * 1024;
 
-/** An entry of `models` in the file. */
-export interface ModelConfig extends ModelEntry {
-  /** File and JSON pointer, for messages. */
+/** The place of an entry in the configuration. */
+export interface EntrySource {
+  /** File and JSON pointer, for messages. For an entry in the database, its kind and id. */
   readonly source: string;
+  /** True if the entry is in the database, and not in the file. */
+  readonly isStored?: true;
 }
 
-/** An entry of `providers` in the file. */
-export interface ProviderOfFile extends ProviderEntry {
-  /** File and JSON pointer, for messages. */
-  readonly source: string;
-}
+/** An entry of `models`. */
+export type ModelConfig = ModelEntry & EntrySource;
+/** An entry of `providers`. */
+export type ProviderOfFile = ProviderEntry & EntrySource;
+/** An entry of `aliases`. */
+export type AliasConfig = AliasEntry & EntrySource;
+/** An entry of `prices`. */
+export type PriceConfig = PriceEntry & EntrySource;
 
 export interface FileContents {
   /** The path as it was given, for messages. Undefined if there is no file. */
   readonly path: string | undefined;
   readonly providers: readonly ProviderOfFile[];
   readonly models: readonly ModelConfig[];
+  readonly aliases: readonly AliasConfig[];
+  readonly prices: readonly PriceConfig[];
   readonly sandbox: boolean;
   /**
    * Ids of entries that are missing in `providers` and `models` because the schema rejects them.
@@ -53,21 +62,23 @@ export function readConfigFile(
   const named = variable(environment, "GATEWAY_CONFIG");
   if (named === undefined && !existsSync(resolve(cwd, DEFAULT_CONFIG_FILE))) {
     const faultyIds = { providers: [], models: [] };
-    return { path: undefined, providers: [], models: [], sandbox: true, faultyIds };
+    const none = { providers: [], models: [], aliases: [], prices: [] };
+    return { path: undefined, ...none, sandbox: true, faultyIds };
   }
   const path = named ?? DEFAULT_CONFIG_FILE;
-  const { providers, models, sandbox, faultyIds } = checked(
-    path,
-    parsed(path, readText(path, cwd)),
-    faults,
-  );
+  return checkedContents(path, parseConfigText(path, readText(path, cwd)), faults);
+}
+
+/** Returns the entries of a file without a fault. Adds each fault to `faults`. */
+export function checkedContents(path: string, value: unknown, faults: ConfigFaults): FileContents {
+  const contents = checked(path, value, faults);
+  const { providers, models, aliases, prices } = contents;
   const duplicates = [
-    ...repeatedIds(providers),
-    ...repeatedIds(models),
+    ...[providers, models, aliases, prices].flatMap(repeatedIds),
     ...models.flatMap(mixedEntry),
   ];
   if (duplicates.length > 0) faults.add(new ConfigError(...duplicates));
-  return { path, providers, models, sandbox, faultyIds };
+  return { path, ...contents };
 }
 
 function readText(path: string, cwd: string): string {
@@ -84,7 +95,8 @@ function readText(path: string, cwd: string): string {
   return new TextDecoder().decode(bytes);
 }
 
-function parsed(path: string, text: string): unknown {
+/** Returns the value of a file. Throws ConfigError with the line if the text is not JSON. */
+export function parseConfigText(path: string, text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
@@ -107,9 +119,13 @@ function checked(path: string, value: unknown, faults: ConfigFaults): Omit<FileC
   const faultyPointers = errors.map(({ instancePath }) => instancePath);
   const [providers, faultyProviders] = entriesOf(path, "providers", file.providers, faultyPointers);
   const [models, faultyModels] = entriesOf(path, "models", file.models, faultyPointers);
+  const [aliases] = entriesOf(path, "aliases", file.aliases, faultyPointers);
+  const [prices] = entriesOf(path, "prices", file.prices, faultyPointers);
   return {
     providers,
     models,
+    aliases,
+    prices,
     sandbox: file.sandbox !== false,
     faultyIds: { providers: faultyProviders, models: faultyModels },
   };
@@ -118,7 +134,7 @@ function checked(path: string, value: unknown, faults: ConfigFaults): Omit<FileC
 /** Returns the entries of a list that the schema accepts, and the ids of the rejected ones. */
 function entriesOf<Entry extends { readonly id: string }>(
   path: string,
-  list: "providers" | "models",
+  list: "providers" | "models" | "aliases" | "prices",
   entries: readonly Entry[] | undefined,
   faultyPointers: readonly string[],
 ): [(Entry & { readonly source: string })[], string[]] {
@@ -211,7 +227,7 @@ function atPointer(value: unknown, pointer: string): unknown {
  * Returns the faults of an entry whose form is mixed. The id of a model has an author, and an alias
  * has no member except the model that it refers to.
  */
-function mixedEntry({ source, ...entry }: ModelConfig): readonly string[] {
+export function mixedEntry({ source, ...entry }: ModelConfig): readonly string[] {
   if (entry.alias_of === undefined) {
     return entry.id.includes("/") ? [] : refuse(`${source}/id`, entry.id, MODEL_ID).faults;
   }

@@ -38,6 +38,8 @@ export interface ProviderConfig extends Omit<CloudSettings, "baseUrl"> {
    * The price of its batches in 1/10000 of the usual prices. If undefined, batches are not used.
    */
   readonly batchPriceShare?: number;
+  /** The organizations that can use it. If undefined, all. */
+  readonly organizations?: readonly string[];
 }
 
 interface WeightedKey {
@@ -87,7 +89,12 @@ export function checkModerationModel(
   throw refuse("GATEWAY_MODERATION_MODEL", stated, accepted);
 }
 
-function providerOfFile(
+/**
+ * Returns the provider of an entry. Throws ConfigError if a setting is missing or invalid.
+ *
+ * @param sandbox true if the id of the sandbox is taken by the sandbox
+ */
+export function providerOfFile(
   environment: Environment,
   entry: ProviderOfFile,
   sandbox: boolean,
@@ -95,7 +102,10 @@ function providerOfFile(
   const { id, type: typeName, source } = entry;
   const type = supportedType(typeName, `${source}/type`);
   const { data_collection: collection, max_parallel_requests: maxParallelRequests } = entry;
-  const limited = maxParallelRequests === undefined ? {} : { maxParallelRequests };
+  const limited = {
+    ...(maxParallelRequests !== undefined && { maxParallelRequests }),
+    ...(entry.organizations !== undefined && { organizations: entry.organizations }),
+  };
   if (type.wire === "sandbox") return { id, type: typeName, baseUrl: "", ...limited };
   if (sandbox && id === SANDBOX_PROVIDER_ID) {
     throw refuse(`${source}/id`, id, 'another id, unless the file says "sandbox": false');

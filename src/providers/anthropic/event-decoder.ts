@@ -1,10 +1,9 @@
-import { EventSplitter } from "../../lib/event-splitter.ts";
 import { isFields } from "../../lib/json.ts";
 import { type ChatEvent, ProviderFailure, type ReasoningDetail } from "../interface.ts";
+import { SseDecoder } from "../sse-decoder.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
-import type { StreamDecoder } from "../typed-stream-reader.ts";
 import { CarriedThinking } from "./carried-thinking.ts";
 import { annotationsOf } from "./citations.ts";
 import { failureOfErrorBody } from "./failure-mapping.ts";
@@ -34,10 +33,9 @@ type OpenBlock =
  * finish event, unless `message_delta` brought it. Passes the input of tools on unchanged, even if it is not
  * JSON.
  */
-export class MessagesDecoder implements StreamDecoder {
+export class MessagesDecoder extends SseDecoder {
   readonly #answersByTool: boolean;
   readonly #failureContext: () => FailureContext;
-  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   readonly #usage = new ReportedUsage();
   /** Open blocks by their index. */
   readonly #open = new Map<unknown, OpenBlock>();
@@ -48,30 +46,16 @@ export class MessagesDecoder implements StreamDecoder {
   /** The events of the current piece. */
   #events: ChatEvent[] = [];
   #hasBegun = false;
-  #isOver = false;
 
   constructor(answersByTool: boolean, failureContext: () => FailureContext) {
+    super(MAX_EVENT_BYTES);
     this.#answersByTool = answersByTool;
     this.#failureContext = failureContext;
   }
 
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
-  push(bytes: Uint8Array, events: ChatEvent[]): void {
+  protected override take(data: string, events: ChatEvent[]): void {
+    if (data === "") return;
     this.#events = events;
-    this.#splitter.push(bytes, this.#takeEvent);
-  }
-
-  end(events: ChatEvent[]): void {
-    this.#events = events;
-    this.#splitter.end(this.#takeEvent);
-  }
-
-  readonly #takeEvent = (data: string): void => {
-    // Anthropic sends nothing after `message_stop`, but proxies add OpenAI's end marker.
-    if (this.#isOver || data === "" || data === "[DONE]") return;
     const event = eventOf(data);
     switch (event.type) {
       case "message_start":
@@ -91,7 +75,7 @@ export class MessagesDecoder implements StreamDecoder {
         this.#endMessage(event);
         break;
       case "message_stop":
-        this.#isOver = true;
+        this.hasEnded = true;
         break;
       case "error":
         this.#takeUsage(event.usage);
@@ -101,7 +85,7 @@ export class MessagesDecoder implements StreamDecoder {
         });
         break;
     }
-  };
+  }
 
   /** Throws ProviderFailure at a second `message_start`: the events after it belong to a different answer. */
   #begin(): void {

@@ -1,8 +1,53 @@
-import type { TranscriptSegment, TranscriptWord } from "../media.ts";
+import { isFields } from "../../lib/json.ts";
+import type { Transcript, TranscriptionCall, TranscriptSegment, TranscriptWord } from "../media.ts";
 
 /** A timed word, with the text between it and the previous word. */
 export interface TimedWord extends TranscriptWord {
   readonly space: string;
+}
+
+interface TimedText {
+  readonly text: string;
+  readonly language: string | undefined;
+  readonly words: readonly TimedWord[];
+  /** The provider's segments. Undefined if it reports none. */
+  readonly segments?: readonly TranscriptSegment[] | undefined;
+  /** The reported length of the recording. */
+  readonly seconds: unknown;
+}
+
+/** Returns a transcript with the requested details. Builds segments from the words if `segments` is undefined. */
+export function timedTranscript(
+  { text, language, words, segments, seconds }: TimedText,
+  needs: TranscriptionCall["needs"],
+): Transcript {
+  return {
+    kind: "transcript",
+    text,
+    language,
+    ...(needs.words && { words: words.map(plainWord) }),
+    ...((needs.segments || needs.speakers) && { segments: segments ?? segmentsOfWords(words) }),
+    usage: undefined,
+    ...reportedMsOf(seconds),
+  };
+}
+
+/** Returns the words of a list whose speakers are numbers. Skips entries without text or times. */
+export function numberedWords(
+  raw: unknown,
+  textOf: (entry: Readonly<Record<string, unknown>>) => unknown,
+): TimedWord[] {
+  return (Array.isArray(raw) ? raw : []).flatMap((entry: unknown) => {
+    if (!isFields(entry) || !isTime(entry.start) || !isTime(entry.end)) return [];
+    const word = textOf(entry);
+    if (typeof word !== "string") return [];
+    const { start, end, speaker } = entry;
+    return { word, start, end, space: " ", ...numberedSpeaker(speaker) };
+  });
+}
+
+export function numberedSpeaker(speaker: unknown): { readonly speaker?: string } {
+  return Number.isInteger(speaker) ? { speaker: `speaker_${speaker}` } : {};
 }
 
 /** A segment is a sentence. A maximal length, a pause or another speaker ends it too. */
@@ -11,8 +56,7 @@ const MAX_SEGMENT_CHARACTERS = 200;
 const MAX_SEGMENT_SECONDS = 15;
 const PAUSE_SECONDS = 1.5;
 
-/** Returns segments for a text if the provider reports times of words only. */
-export function segmentsOfWords(words: readonly TimedWord[]): TranscriptSegment[] {
+function segmentsOfWords(words: readonly TimedWord[]): TranscriptSegment[] {
   const segments: TranscriptSegment[] = [];
   let open: TimedWord[] = [];
   const close = () => {
@@ -48,7 +92,7 @@ function segmentOf(words: readonly TimedWord[], id: number): TranscriptSegment {
 }
 
 /** Returns a word without the text before it. */
-export function plainWord({ word, start, end, speaker }: TimedWord): TranscriptWord {
+function plainWord({ word, start, end, speaker }: TimedWord): TranscriptWord {
   return { word, start, end, ...(speaker !== undefined && { speaker }) };
 }
 

@@ -1,6 +1,6 @@
 import type { CatalogueModel, ModelTerms } from "../../lib/catalogue-model.ts";
 import { ConfigError, ConfigFaults } from "../../platform/config/config-error.ts";
-import type { ModelConfig } from "../../platform/config/file.ts";
+import type { ModelConfig, PriceConfig } from "../../platform/config/file.ts";
 import { isSelfHosted, providerType } from "../../platform/config/provider-types.ts";
 import type { ProviderConfig } from "../../platform/config/providers.ts";
 import { commonSpelling } from "./canonical-name.ts";
@@ -8,6 +8,7 @@ import { discoveredOffers } from "./discovered-offers.ts";
 import { fileModel } from "./file-model.ts";
 import { listedOffers } from "./listed-offers.ts";
 import { mergeOffers, type Offer, providerNames } from "./offers.ts";
+import { withPrices } from "./price-overrides.ts";
 import { type BuiltInModels, builtInModels, completedBy, type LeftOut } from "./provider-models.ts";
 import type { DiscoveredModel } from "./read-model-list.ts";
 import { sandboxModels } from "./sandbox-models.ts";
@@ -16,6 +17,7 @@ interface CatalogueInput {
   readonly providers: readonly ProviderConfig[];
   /** The configuration file's entries. */
   readonly models: readonly ModelConfig[];
+  readonly prices?: readonly PriceConfig[];
   readonly sandbox: boolean;
   /** The date for prices that change on a known date. */
   readonly now: Date;
@@ -87,10 +89,13 @@ export async function buildCatalogue(input: CatalogueInput): Promise<Catalogue> 
   }
   if (input.faults === undefined) faults.throwAny();
   for (const alias of aliases.keys()) catalogue.delete(alias);
-  const all = [...catalogue.values()];
+  const prices = Map.groupBy(input.prices ?? [], (entry) => entry.model);
+  const priced = (model: CatalogueModel) => withPrices(model, prices, input.now.getTime());
+  const all = [...catalogue.values()].map(priced);
+  const pins = withPinsOfFile(pinned, all, entries);
   return {
     models: all,
-    pinned: withPinsOfFile(pinned, all, entries),
+    pinned: new Map([...pins].map(([name, model]) => [name, priced(model)])),
     aliases,
     enabledTypes: new Set(input.providers.map(({ type }) => type)),
     reports: input.providers
@@ -206,7 +211,11 @@ function withPinsOfFile(
       const name = `${endpoint.provider}/${endpoint.model}`;
       if (ids.has(name) || pinned.has(name)) continue;
       const { contextLength, maxOutputTokens, prices, capabilities, provider } = endpoint;
-      const terms = { contextLength, maxOutputTokens, prices, capabilities };
+      const { priceSource } = endpoint;
+      const terms = {
+        ...{ contextLength, maxOutputTokens, prices, capabilities },
+        ...(priceSource !== undefined && { priceSource }),
+      };
       const canonicalId = model.id;
       const pin = { ...model, ...terms, id: name, provider, canonicalId, endpoints: [endpoint] };
       added.set(name, added.has(name) ? null : pin);

@@ -15,9 +15,9 @@ export async function configuredCatalogue(
   config: Omit<ConfiguredModels, "modelListsSeconds">,
   nowMs: number,
 ): Promise<Catalogue> {
-  const { providers, models, sandbox } = config;
+  const { providers, models, prices, sandbox } = config;
   const discovered = await storedLists(config, nowMs);
-  return buildCatalogue({ providers, models, sandbox, now: new Date(nowMs), discovered });
+  return buildCatalogue({ providers, models, prices, sandbox, now: new Date(nowMs), discovered });
 }
 
 /** Adds the faults of the models and aliases in the configuration file to `faults`. */
@@ -26,11 +26,13 @@ export async function checkFileModels(
   faults: ConfigFaults,
   nowMs: number = Date.now(),
 ): Promise<void> {
-  const { providers, models, sandbox, modelListsSeconds } = config;
+  const { providers, models, prices, sandbox, modelListsSeconds } = config;
   const readsLists = modelListsSeconds > 0;
   const discovered: ModelLists = readsLists ? await storedLists(config, nowMs) : new Map();
   const now = new Date(nowMs);
-  const catalogue = await buildCatalogue({ providers, models, sandbox, now, discovered, faults });
+  const catalogue = await buildCatalogue({
+    ...{ providers, models, prices, sandbox, now, discovered, faults },
+  });
   const unread = providers.filter(
     (provider) =>
       readsLists &&

@@ -84,6 +84,7 @@ function termsOf(provider: ProviderConfig, model: DiscoveredModel): ModelTerms |
     contextLength: length,
     maxOutputTokens: isText ? Math.min(model.maxOutputTokens ?? length, length) : 0,
     prices,
+    priceSource: "provider_list",
     capabilities: isText ? ["streaming", ...model.capabilities] : [],
   };
 }

@@ -5,6 +5,7 @@ import type {
   ModelEndpoint,
   ModelPrices,
   ModelTerms,
+  PriceSource,
 } from "../../lib/catalogue-model.ts";
 import { BASIS_POINTS, type FemtoUsd, femtoFromUsd, higher } from "../../lib/money.ts";
 import {
@@ -14,7 +15,7 @@ import {
   type UnitPrices,
 } from "../../lib/units.ts";
 import { ConfigError } from "../../platform/config/config-error.ts";
-import type { ModelConfig } from "../../platform/config/file.ts";
+import type { EntrySource, ModelConfig, PriceConfig } from "../../platform/config/file.ts";
 import { isLocalServer, type ProviderConfig } from "../../platform/config/providers.ts";
 import { FREE_OF_CHARGE, UNKNOWN_CONTEXT_LENGTH } from "./discovered-offers.ts";
 import { TEXT_ONLY_CONTEXT } from "./provider-models.ts";
@@ -58,7 +59,7 @@ export function fileModel(
     };
   });
   const first = endpoints[0]!;
-  const { contextLength, maxOutputTokens, prices, capabilities } = first;
+  const { contextLength, maxOutputTokens, prices, priceSource, capabilities } = first;
   const name = config.name ?? builtIn?.name ?? slug;
   const fineTuning = termsOf(config, builtIn, prices);
   const canonicalId = config.endpoints === undefined ? builtIn?.canonicalId : undefined;
@@ -73,6 +74,7 @@ export function fileModel(
     contextLength,
     maxOutputTokens,
     prices,
+    ...(priceSource !== undefined && { priceSource }),
     capabilities,
     isActive: config.is_active ?? builtIn?.isActive ?? true,
     created: config.created ?? builtIn?.created ?? 0,
@@ -134,6 +136,7 @@ function termsAt(
     defaults?.prices === FREE_OF_CHARGE && !isFree ? undefined : defaults?.prices;
   const prices = pricesOf(stated, defaultPrices, category);
   const contextLength = contextLengthOf(stated, defaults?.contextLength, category);
+  const priceSource = statesPrice(stated) ? sourceOf(config) : defaults?.priceSource;
   return {
     contextLength,
     maxOutputTokens: maxOutputTokensOf(
@@ -144,6 +147,7 @@ function termsAt(
       contextLength,
     ),
     prices,
+    ...(priceSource !== undefined && { priceSource }),
     capabilities: stated.capabilities ?? defaults?.capabilities ?? defaultCapabilities(category),
   };
 }
@@ -280,6 +284,24 @@ function otherKinds(defaults: ModelPrices | undefined): Partial<ModelPrices> {
     ...rest
   } = defaults;
   return rest;
+}
+
+function statesPrice(config: Stated): boolean {
+  return Object.keys(config).some((member) => /cost_per_|^image_prices$/.test(member));
+}
+
+function sourceOf({ isStored }: EntrySource): PriceSource {
+  return isStored === true ? "stored" : "file";
+}
+
+/** Returns the prices of an endpoint with those of a price entry in their place. */
+export function overriddenPrices(
+  entry: PriceConfig,
+  prices: ModelPrices,
+  { id, category }: Pick<CatalogueModel, "id" | "category">,
+): Pick<ModelTerms, "prices" | "priceSource"> {
+  const stated = { ...entry.pricing, id, source: entry.source };
+  return { prices: pricesOf(stated, prices, category), priceSource: sourceOf(entry) };
 }
 
 /** Returns true if a token price is stated. Stated prices apply to prompts of any length. */

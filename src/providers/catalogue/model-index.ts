@@ -11,7 +11,7 @@ export interface ModelIndex {
   byId(id: string): CatalogueModel | undefined;
   /**
    * Returns the model of a name. A name is one of:
-   * - an alias of the file
+   * - an alias of the file, or an alias of operators, which means its first active model
    * - an id, also of an inactive model
    * - a provider's own name of a model, for the endpoints at that provider only
    * - a bare slug, for the author that it shows, or for the only model with it
@@ -22,10 +22,25 @@ export interface ModelIndex {
   candidates(name: string): readonly string[];
   /** Returns the ids of active models that are most similar to a name that does not resolve. */
   nearest(name: string): readonly string[];
+  /**
+   * Returns the models of an alias, or undefined if the name is no alias. The id of a model comes before an alias
+   * with the same name.
+   */
+  alias(name: string): readonly WeightedModel[] | undefined;
   /** Provider types that calls can reach. */
   readonly enabledTypes: ReadonlySet<string>;
   all(): readonly CatalogueModel[];
 }
+
+/** A model of an alias. */
+export interface WeightedModel {
+  readonly id: string;
+  /** The model's share of first choices among the models of the alias, if the alias has shares. */
+  readonly weight?: number;
+}
+
+/** The models of aliases that operators define, by the alias. */
+export type AliasedModels = ReadonlyMap<string, readonly WeightedModel[]>;
 
 type IndexedCatalogue = Pick<Catalogue, "models"> &
   Partial<Pick<Catalogue, "pinned" | "aliases" | "enabledTypes">>;
@@ -64,6 +79,7 @@ export function createModelIndex(catalogue: IndexedCatalogue): ModelIndex {
       const target = aliases?.get(name);
       return findByName(target ?? name);
     },
+    alias: () => undefined,
     candidates: (name) =>
       (bySlug.get(name) ?? byProvidersSlug.get(name) ?? []).map(({ id }) => id).toSorted(),
     nearest(name) {
@@ -108,6 +124,22 @@ function onlyOrAuthors(
   if (models.length === 1) return models[0];
   const author = authorOfName(slug);
   return models.find(({ id }) => id === `${author}/${slug}`);
+}
+
+/** Returns the index with aliases of operators. */
+export function withAliases(index: ModelIndex, aliased: AliasedModels): ModelIndex {
+  if (aliased.size === 0) return index;
+  const alias = (name: string) => (index.byId(name) === undefined ? aliased.get(name) : undefined);
+  return {
+    ...index,
+    alias,
+    resolve(name) {
+      const models = alias(name);
+      if (models === undefined) return index.resolve(name);
+      const resolved = models.flatMap(({ id }) => index.resolve(id) ?? []);
+      return resolved.find(({ isActive }) => isActive) ?? resolved[0];
+    },
+  };
 }
 
 /** Replaces the models of an index that is in use. */

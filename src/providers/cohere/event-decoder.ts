@@ -1,9 +1,8 @@
-import { EventSplitter } from "../../lib/event-splitter.ts";
 import { isFields } from "../../lib/json.ts";
 import { type ChatEvent, ProviderFailure } from "../interface.ts";
+import { SseDecoder } from "../sse-decoder.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
-import type { StreamDecoder } from "../typed-stream-reader.ts";
 import { CitedText } from "./citations.ts";
 import { failureInside, failureOfEnd, finishReason } from "./failure-mapping.ts";
 import { planDetail, thinkingDetail } from "./reasoning-details.ts";
@@ -26,8 +25,7 @@ interface OpenCall {
  * types. An answer ends at `message-end`; a stream that breaks off earlier has no finish event. Passes the
  * arguments of calls on unchanged, even if they are not JSON, and sends `{}` for a call without arguments.
  */
-export class CohereDecoder implements StreamDecoder {
-  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+export class CohereDecoder extends SseDecoder {
   readonly #failureContext: () => FailureContext;
   readonly #text = new CitedText();
   /** Open calls by Cohere's index. A second call with the same index replaces the first. */
@@ -36,26 +34,14 @@ export class CohereDecoder implements StreamDecoder {
   /** Index of the last reasoning detail, and the block that it belongs to. */
   #detail = -1;
   #thoughtBlock: unknown;
-  #isOver = false;
 
   constructor(failureContext: () => FailureContext) {
+    super(MAX_EVENT_BYTES);
     this.#failureContext = failureContext;
   }
 
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
-  push(bytes: Uint8Array, events: ChatEvent[]): void {
-    this.#splitter.push(bytes, (data) => this.#take(data, events));
-  }
-
-  end(events: ChatEvent[]): void {
-    this.#splitter.end((data) => this.#take(data, events));
-  }
-
-  #take(data: string, events: ChatEvent[]): void {
-    if (this.#isOver || data === "" || data === "[DONE]") return;
+  protected override take(data: string, events: ChatEvent[]): void {
+    if (data === "") return;
     const event = eventOf(data);
     const failure = failureInside(event, this.#failureContext());
     if (failure !== undefined) {
@@ -146,7 +132,7 @@ export class CohereDecoder implements StreamDecoder {
   }
 
   #finish({ usage: raw, finish_reason: reason, error }: Fields, events: ChatEvent[]): void {
-    this.#isOver = true;
+    this.hasEnded = true;
     for (const callIndex of this.#calls.keys()) this.#endCall(callIndex, events);
     const usage = reportedUsage(raw);
     if (usage !== undefined) events.push({ type: "usage", usage });

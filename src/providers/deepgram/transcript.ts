@@ -1,11 +1,5 @@
 import { isFields } from "../../lib/json.ts";
-import {
-  isTime,
-  plainWord,
-  reportedMsOf,
-  segmentsOfWords,
-  type TimedWord,
-} from "../audio/timed-text.ts";
+import { isTime, numberedSpeaker, numberedWords, timedTranscript } from "../audio/timed-text.ts";
 import type { Transcript, TranscriptionCall, TranscriptSegment } from "../media.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
@@ -34,39 +28,22 @@ export const deepgramTranscript = new AnswerRead(
     const [alternative = {}] = Array.isArray(channel.alternatives) ? channel.alternatives : [];
     const { transcript = "" } = alternative;
     if (typeof transcript !== "string") throw brokenAnswer("no transcript");
-    const words = wordsOf(alternative.words);
     const { detected_language: detected } = channel;
-    return {
-      kind: "transcript",
+    const timedText = {
       text: transcript,
       language: typeof detected === "string" ? detected : language,
-      ...(needs.words && { words: words.map(plainWord) }),
-      ...((needs.segments || needs.speakers) && {
-        segments: utterancesOf(results.utterances) ?? segmentsOfWords(words),
-      }),
-      usage: undefined,
-      ...reportedMsOf(isFields(body) && isFields(body.metadata) && body.metadata.duration),
+      words: numberedWords(alternative.words, (entry) => entry.punctuated_word ?? entry.word),
+      segments: utterancesOf(results.utterances),
+      seconds: isFields(body) && isFields(body.metadata) && body.metadata.duration,
     };
+    return timedTranscript(timedText, needs);
   },
 );
-
-function wordsOf(raw: unknown): TimedWord[] {
-  return (Array.isArray(raw) ? raw : []).flatMap((entry: unknown) => {
-    if (!isFields(entry) || !isTime(entry.start) || !isTime(entry.end)) return [];
-    const word = entry.punctuated_word ?? entry.word;
-    if (typeof word !== "string") return [];
-    return { word, start: entry.start, end: entry.end, space: " ", ...speakerOf(entry.speaker) };
-  });
-}
 
 function utterancesOf(raw: unknown): TranscriptSegment[] | undefined {
   if (!Array.isArray(raw) || raw.length === 0) return undefined;
   return raw.filter(isFields).flatMap(({ start, end, transcript, speaker }, id) => {
     if (!isTime(start) || !isTime(end) || typeof transcript !== "string") return [];
-    return { id, start, end, text: transcript, ...speakerOf(speaker) };
+    return { id, start, end, text: transcript, ...numberedSpeaker(speaker) };
   });
-}
-
-function speakerOf(speaker: unknown): { readonly speaker?: string } {
-  return Number.isInteger(speaker) ? { speaker: `speaker_${speaker}` } : {};
 }

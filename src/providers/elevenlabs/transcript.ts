@@ -1,11 +1,5 @@
 import { isFields } from "../../lib/json.ts";
-import {
-  isTime,
-  plainWord,
-  reportedMsOf,
-  segmentsOfWords,
-  type TimedWord,
-} from "../audio/timed-text.ts";
+import { isTime, type TimedWord, timedTranscript } from "../audio/timed-text.ts";
 import type { Transcript, TranscriptionCall } from "../media.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
@@ -25,17 +19,14 @@ export const elevenLabsTranscript = new AnswerRead(
     const failure = failureInside(body, failureContext);
     if (failure !== undefined) throw failure;
     if (!isFields(body) || typeof body.text !== "string") throw brokenAnswer("no transcript");
-    const { words: raw, language_code: language } = body;
-    const words = wordsOf(raw, needs.speakers);
-    return {
-      kind: "transcript",
+    const { words, language_code: language, audio_duration_secs: seconds } = body;
+    const timedText = {
       text: body.text,
       language: typeof language === "string" ? language : undefined,
-      ...(needs.words && { words: words.map(plainWord) }),
-      ...((needs.segments || needs.speakers) && { segments: segmentsOfWords(words) }),
-      usage: undefined,
-      ...reportedMsOf(body.audio_duration_secs),
+      words: wordsOf(words, needs.speakers),
+      seconds,
     };
+    return timedTranscript(timedText, needs);
   },
 );
 

@@ -1,12 +1,5 @@
-import { EventSplitter } from "../../lib/event-splitter.ts";
 import { isFields } from "../../lib/json.ts";
-import {
-  isTime,
-  plainWord,
-  reportedMsOf,
-  segmentsOfWords,
-  type TimedWord,
-} from "../audio/timed-text.ts";
+import { isTime, type TimedWord, timedTranscript } from "../audio/timed-text.ts";
 import { ProviderFailure } from "../interface.ts";
 import type {
   Transcript,
@@ -15,12 +8,12 @@ import type {
   TranscriptSegment,
 } from "../media.ts";
 import { failureInside, failureOfErrorBody } from "../openai/failure-mapping.ts";
+import { SseDecoder } from "../sse-decoder.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
-import type { StreamDecoder } from "../typed-stream-reader.ts";
 
 interface TranscriptOptions extends Pick<TranscriptionCall, "needs"> {
   readonly failureContext: FailureContext;
@@ -43,19 +36,14 @@ type Needs = TranscriptionCall["needs"];
 function transcriptOf(body: unknown, needs: Needs): Transcript {
   if (!isFields(body) || typeof body.text !== "string") throw brokenAnswer("no transcript");
   const { text, language } = body;
-  const wantsSegments = needs.segments || needs.speakers;
-  const words = needs.words ? listed(body.segments, wordOf) : [];
-  return {
-    kind: "transcript",
+  const timedText = {
     text,
     language: typeof language === "string" ? language : undefined,
-    ...(needs.words && { words: words.map(plainWord) }),
-    ...(wantsSegments && {
-      segments: needs.words ? segmentsOfWords(words) : listed(body.segments, segmentOf),
-    }),
-    usage: undefined,
-    ...reportedMsOf(isFields(body.usage) && body.usage.prompt_audio_seconds),
+    words: needs.words ? listed(body.segments, wordOf) : [],
+    segments: needs.words ? undefined : listed(body.segments, segmentOf),
+    seconds: isFields(body.usage) && body.usage.prompt_audio_seconds,
   };
+  return timedTranscript(timedText, needs);
 }
 
 function listed<Timed>(
@@ -85,34 +73,24 @@ function wordOf(entry: Record<string, unknown>): TimedWord | undefined {
 const MAX_EVENT_BYTES = 16 * 1024 * 1024;
 
 /** Reads `transcription.text.delta`, `transcription.segment`, `transcription.language` and `transcription.done`. */
-export class MistralTranscriptDecoder implements StreamDecoder<TranscriptEvent> {
+export class MistralTranscriptDecoder extends SseDecoder<TranscriptEvent> {
   readonly #needs: Needs;
   readonly #context: FailureContext;
-  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
   #segments = 0;
-  #isOver = false;
 
   constructor(needs: Needs, context: FailureContext) {
+    super(MAX_EVENT_BYTES);
     this.#needs = needs;
     this.#context = context;
   }
 
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
-  push(bytes: Uint8Array, events: TranscriptEvent[]): void {
-    this.#splitter.push(bytes, (data) => this.#take(data, events));
-  }
-
-  end(events: TranscriptEvent[]): void {
-    this.#splitter.end((data) => this.#take(data, events));
-    if (this.#isOver) return;
+  override end(events: TranscriptEvent[]): void {
+    super.end(events);
+    if (this.hasEnded) return;
     throw new ProviderFailure("unavailable", "the provider's transcript was cut off");
   }
 
-  #take(data: string, events: TranscriptEvent[]): void {
-    if (this.#isOver || data === "[DONE]") return;
+  protected override take(data: string, events: TranscriptEvent[]): void {
     const event = eventOf(data);
     const failure = failureInside(event, this.#context);
     if (failure !== undefined) throw failure;
@@ -122,7 +100,7 @@ export class MistralTranscriptDecoder implements StreamDecoder<TranscriptEvent> 
       events.push({ type: "text", text });
     } else if (type === "transcription.segment") this.#takeSegment(event, events);
     else if (type === "transcription.done") {
-      this.#isOver = true;
+      this.hasEnded = true;
       events.push({ type: "done", transcript: transcriptOf(event, this.#needs) });
     }
   }

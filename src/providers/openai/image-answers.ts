@@ -1,14 +1,13 @@
-import { EventSplitter } from "../../lib/event-splitter.ts";
 import { isFields } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import { ProviderFailure } from "../interface.ts";
 import type { GeneratedImage, GeneratedImages, ImageEvent, ImageFacts } from "../media.ts";
+import { SseDecoder } from "../sse-decoder.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
-import type { StreamDecoder } from "../typed-stream-reader.ts";
 import { failureInside, failureOfErrorBody } from "./failure-mapping.ts";
 
 /** Largest event of a stream. It contains one image in base64. */
@@ -98,38 +97,37 @@ function usageOf(raw: unknown): Usage | undefined {
  * Reads a stream of images (https://platform.openai.com/docs/api-reference/images-streaming). It ends with the last of
  * the requested images.
  */
-export class ImageEventDecoder implements StreamDecoder<ImageEvent> {
-  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+export class ImageEventDecoder extends SseDecoder<ImageEvent> {
   readonly #count: number;
   readonly #context: FailureContext;
   #images = 0;
   #hasFailed = false;
 
   constructor(count: number, context: FailureContext) {
+    super(MAX_EVENT_BYTES);
     this.#count = count;
     this.#context = context;
   }
 
-  get isOver(): boolean {
+  override get isOver(): boolean {
     return this.#hasFailed || this.#images >= this.#count;
   }
 
-  push(bytes: Uint8Array, events: ImageEvent[]): void {
+  override push(bytes: Uint8Array, events: ImageEvent[]): void {
     try {
-      this.#splitter.push(bytes, (data) => this.#read(data, events));
+      super.push(bytes, events);
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw brokenAnswer("an event that is too large");
     }
   }
 
-  end(events: ImageEvent[]): void {
-    this.#splitter.end((data) => this.#read(data, events));
+  override end(events: ImageEvent[]): void {
+    super.end(events);
     if (this.#images === 0 && !this.#hasFailed) throw brokenAnswer("a stream without an image");
   }
 
-  #read(data: string, events: ImageEvent[]): void {
-    if (this.isOver || data === "[DONE]") return;
+  protected override take(data: string, events: ImageEvent[]): void {
     const event = eventOf(data);
     const type = textOf(event.type) ?? "";
     if (type === "error" || isFields(event.error)) {

@@ -1,4 +1,3 @@
-import { EventSplitter } from "../../lib/event-splitter.ts";
 import type { Usage } from "../../lib/usage.ts";
 import { SOUND_TYPES, soundOf } from "../audio/sound-answer.ts";
 import {
@@ -8,6 +7,7 @@ import {
   type ProviderSettings,
 } from "../interface.ts";
 import type { Speech, SpeechCall } from "../media.ts";
+import { SseDecoder } from "../sse-decoder.ts";
 import type { AbortNotice } from "../transport/call-abort.ts";
 import { brokenAnswer, failureOfThrown } from "../transport/call-failures.ts";
 import type { HttpJsonProvider } from "../transport/http-json-provider.ts";
@@ -15,7 +15,6 @@ import type { ProviderResponse } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
-import type { StreamDecoder } from "../typed-stream-reader.ts";
 import { failureInside, failureOfErrorBody } from "./failure-mapping.ts";
 
 /** Models that OpenAI bills by character and that have no event stream. */
@@ -87,30 +86,20 @@ type SpeechEvent =
 const MAX_EVENT_BYTES = 4 * 1024 * 1024;
 
 /** Decodes `speech.audio.delta` and `speech.audio.done`. Other events contain no audio. */
-class SpeechDecoder implements StreamDecoder<SpeechEvent> {
-  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+class SpeechDecoder extends SseDecoder<SpeechEvent> {
   readonly #failureContext: FailureContext;
-  #isOver = false;
 
   constructor(failureContext: FailureContext) {
+    super(MAX_EVENT_BYTES);
     this.#failureContext = failureContext;
   }
 
-  get isOver(): boolean {
-    return this.#isOver;
+  override end(events: SpeechEvent[]): void {
+    super.end(events);
+    if (!this.hasEnded) throw brokenAnswer("speech without its last event");
   }
 
-  push(bytes: Uint8Array, events: SpeechEvent[]): void {
-    this.#splitter.push(bytes, (data) => this.#take(data, events));
-  }
-
-  end(events: SpeechEvent[]): void {
-    this.#splitter.end((data) => this.#take(data, events));
-    if (!this.#isOver) throw brokenAnswer("speech without its last event");
-  }
-
-  #take(data: string, events: SpeechEvent[]): void {
-    if (this.#isOver || data === "[DONE]") return;
+  protected override take(data: string, events: SpeechEvent[]): void {
     const event = eventOf(data);
     if (event.error || event.type === "error")
       throw failureOfErrorBody(event, this.#failureContext);
@@ -118,7 +107,7 @@ class SpeechDecoder implements StreamDecoder<SpeechEvent> {
       if (typeof event.audio !== "string") throw brokenAnswer("an audio event without audio");
       events.push({ type: "sound", bytes: Buffer.from(event.audio, "base64") });
     } else if (event.type === "speech.audio.done") {
-      this.#isOver = true;
+      this.hasEnded = true;
       const usage = usageOf(event.usage);
       if (usage !== undefined) events.push({ type: "usage", usage });
     }

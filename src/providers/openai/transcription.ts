@@ -1,4 +1,3 @@
-import { EventSplitter } from "../../lib/event-splitter.ts";
 import { isFields } from "../../lib/json.ts";
 import type { Usage } from "../../lib/usage.ts";
 import { reportedMsOf } from "../audio/timed-text.ts";
@@ -12,6 +11,7 @@ import type {
   TranscriptStream,
   TranscriptWord,
 } from "../media.ts";
+import { SseDecoder } from "../sse-decoder.ts";
 import { AnswerRead } from "../thread-work.ts";
 import { parsedAnswer } from "../transport/bounded-body.ts";
 import { brokenAnswer } from "../transport/call-failures.ts";
@@ -21,7 +21,6 @@ import { isEventStream } from "../transport/provider-response.ts";
 import { endpointUrl } from "../transport/request-head.ts";
 import type { FailureContext } from "../transport/status-failure.ts";
 import { eventOf } from "../transport/stream-event.ts";
-import type { StreamDecoder } from "../typed-stream-reader.ts";
 import { failureInside, failureOfErrorBody } from "./failure-mapping.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -194,36 +193,30 @@ function isCount(value: unknown): value is number {
 const MAX_EVENT_BYTES = 8 * 1024 * 1024;
 
 /** Decodes `transcript.text.delta`, `transcript.text.segment` and `transcript.text.done`. */
-class TranscriptDecoder implements StreamDecoder<TranscriptEvent> {
-  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+class TranscriptDecoder extends SseDecoder<TranscriptEvent> {
   readonly #context: FailureContext;
   #segments = 0;
-  #isOver = false;
 
   constructor(context: FailureContext) {
+    super(MAX_EVENT_BYTES);
     this.#context = context;
   }
 
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
-  push(bytes: Uint8Array, events: TranscriptEvent[]): void {
+  override push(bytes: Uint8Array, events: TranscriptEvent[]): void {
     try {
-      this.#splitter.push(bytes, (data) => this.#take(data, events));
+      super.push(bytes, events);
     } catch (error) {
       if (!(error instanceof RangeError)) throw error;
       throw brokenAnswer("an event that is too large");
     }
   }
 
-  end(events: TranscriptEvent[]): void {
-    this.#splitter.end((data) => this.#take(data, events));
-    if (!this.#isOver) throw brokenAnswer("a transcript without its end");
+  override end(events: TranscriptEvent[]): void {
+    super.end(events);
+    if (!this.hasEnded) throw brokenAnswer("a transcript without its end");
   }
 
-  #take(data: string, events: TranscriptEvent[]): void {
-    if (this.#isOver || data === "[DONE]") return;
+  protected override take(data: string, events: TranscriptEvent[]): void {
     const event = eventOf(data);
     if (event.error || event.type === "error") throw failureOfErrorBody(event, this.#context);
     const { type, delta, logprobs } = event;
@@ -233,7 +226,7 @@ class TranscriptDecoder implements StreamDecoder<TranscriptEvent> {
     } else if (type === "transcript.text.segment") {
       events.push({ type: "segment", segment: segmentOf(event, this.#segments++) });
     } else if (type === "transcript.text.done") {
-      this.#isOver = true;
+      this.hasEnded = true;
       events.push({ type: "done", transcript: transcriptOf(event) });
     }
   }

@@ -1,5 +1,7 @@
+import { jsonValue } from "../../lib/json.ts";
 import { ProviderFailure } from "../interface.ts";
-import { type HttpClient, sendRequest } from "./provider-response.ts";
+import { readWhole } from "./bounded-body.ts";
+import { type HttpClient, type ProviderResponse, sendRequest } from "./provider-response.ts";
 import { kindOfStatus } from "./status-failure.ts";
 
 const TIMEOUT_MS = 10_000;
@@ -18,6 +20,7 @@ export async function checkKeyByModelList(
   headers: Readonly<Record<string, string>>,
 ): Promise<void> {
   let status: number;
+  let reason: string | undefined;
   try {
     const response = await sendRequest(client, url, {
       method: "GET",
@@ -27,12 +30,30 @@ export async function checkKeyByModelList(
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
     });
     status = response.status;
-    await response.body?.cancel().catch(() => undefined);
+    if (status >= 300 && !NO_LIST.has(status)) reason = await errorMessage(response);
+    else await response.body?.cancel().catch(() => undefined);
   } catch (error) {
     throw new ProviderFailure("unavailable", "the provider could not be reached", { cause: error });
   }
   if (status < 300 || NO_LIST.has(status)) return;
   const kind = REFUSED.has(status) ? "misconfigured" : kindOfStatus(status);
   const message = `the provider answered the request for its models with status ${status}`;
-  throw new ProviderFailure(kind, message, { status });
+  const text = reason === undefined ? message : `${message}: ${reason}`;
+  throw new ProviderFailure(kind, text, { status });
+}
+
+const MAX_ERROR_BYTES = 65_536;
+const MAX_REASON_CHARACTERS = 300;
+
+/** Returns the message of an error in the form of OpenAI's API, or undefined if the body has another form. */
+async function errorMessage(response: ProviderResponse): Promise<string | undefined> {
+  let body: unknown;
+  try {
+    body = jsonValue((await readWhole(response, MAX_ERROR_BYTES)) ?? "");
+  } catch {
+    return undefined;
+  }
+  const error = Object(Object(body).error ?? body);
+  const message = typeof error.message === "string" ? error.message : undefined;
+  return message?.slice(0, MAX_REASON_CHARACTERS);
 }

@@ -1,11 +1,5 @@
 import { isFields } from "../../lib/json.ts";
-import {
-  isTime,
-  plainWord,
-  reportedMsOf,
-  segmentsOfWords,
-  type TimedWord,
-} from "../audio/timed-text.ts";
+import { numberedWords, timedTranscript } from "../audio/timed-text.ts";
 import type { Transcript, TranscriptionCall } from "../media.ts";
 import { failureInside } from "../openai/failure-mapping.ts";
 import { AnswerRead } from "../thread-work.ts";
@@ -28,27 +22,18 @@ export const xaiTranscript = new AnswerRead(
     const failure = failureInside(body, failureContext);
     if (failure !== undefined) throw failure;
     if (!isFields(body) || typeof body.text !== "string") throw brokenAnswer("no transcript");
-    const words = wordsOf(body.words);
     const hasLanguage = typeof body.language === "string" && body.language !== "";
-    return {
-      kind: "transcript",
+    const timedText = {
       text: body.text,
       language: hasLanguage ? (body.language as string) : language,
-      ...(needs.words && { words: words.map(plainWord) }),
-      ...((needs.segments || needs.speakers) && { segments: segmentsOfWords(words) }),
-      usage: undefined,
-      ...reportedMsOf(body.duration),
+      words: numberedWords(body.words, wordIn),
+      seconds: body.duration,
     };
+    return timedTranscript(timedText, needs);
   },
 );
 
-function wordsOf(raw: unknown): TimedWord[] {
-  return (Array.isArray(raw) ? raw : []).flatMap((entry: unknown) => {
-    if (!isFields(entry) || !isTime(entry.start) || !isTime(entry.end)) return [];
-    const word = entry.text ?? entry.word;
-    if (typeof word !== "string") return [];
-    const { start, end, speaker } = entry;
-    const speakerMember = Number.isInteger(speaker) && { speaker: `speaker_${speaker}` };
-    return { word: word.trim(), start, end, space: " ", ...speakerMember };
-  });
+function wordIn({ text, word }: Readonly<Record<string, unknown>>): unknown {
+  const stated = text ?? word;
+  return typeof stated === "string" ? stated.trim() : undefined;
 }

@@ -172,7 +172,7 @@ test("nothing is written in a round that finds nothing new", async () => {
   };
   const faults: unknown[] = [];
   const checks = new HealthChecks({
-    providers: new Map([["four", { checkKey }]]),
+    providers: () => new Map([["four", { checkKey }]]),
     ...{ background, clock, intervalMs: 10_000, isReporter: () => true },
     onRecovered: (id) => recovered.push(id),
     onError: (error) => faults.push(error),

@@ -178,11 +178,17 @@ interface MeterProps {
   readonly label: string;
   readonly share: number;
   readonly text: string;
+  /** The color. Absent: it shows how much of a limit is used. */
+  readonly tone?: "good" | "warn" | "bad";
 }
 
-/** The used share of a limit. */
-export function Meter({ label, share, text }: MeterProps) {
-  const tone = share >= 1 ? "bad" : share >= 0.8 ? "warn" : "good";
+/** A share as a bar, such as the used share of a limit. */
+export function Meter({
+  label,
+  share,
+  text,
+  tone = share >= 1 ? "bad" : share >= 0.8 ? "warn" : "good",
+}: MeterProps) {
   return (
     <div class="meter">
       <span>{text}</span>

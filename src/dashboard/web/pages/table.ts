@@ -1,5 +1,6 @@
 import type { ComponentType } from "preact";
 import type { Session } from "../api.ts";
+import { AliasesPage } from "./aliases.tsx";
 import { AuditLogPage } from "./audit-log.tsx";
 import { ComponentsPage } from "./components.tsx";
 import { KeysPage } from "./keys.tsx";
@@ -43,6 +44,7 @@ export const PAGES: readonly DashboardPage[] = [
   },
   { name: "organizations", title: "Organizations", of: ["operator"], Page: OrganizationsPage },
   { name: "providers", title: "Providers", of: ["operator"], Page: ProvidersPage },
+  { name: "aliases", title: "Aliases", of: ["operator"], Page: AliasesPage },
   { name: "audit-log", title: "Audit log", of: ["organization", "operator"], Page: AuditLogPage },
   {
     name: "components",

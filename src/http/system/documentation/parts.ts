@@ -26,7 +26,7 @@ const API = [
   ...["embeddings", "rerank", "moderations", "images", "speech", "transcriptions", "media-links"],
   ...["models", "files", "vector-stores", "batches", "fine-tuning"],
   ...["keys", "budgets", "organization", "credits", "usage", "requests"],
-  ...["webhooks", "provider-keys", "presets", "guardrails", "cache", "admin"],
+  ...["webhooks", "provider-keys", "presets", "guardrails", "cache", "admin", "configuration"],
 ];
 
 const REFERENCE = [

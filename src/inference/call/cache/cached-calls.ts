@@ -12,6 +12,7 @@ import { CallCharge, type ChargeDependencies, type MeteredFigures } from "../cal
 import {
   type AcceptedRequest,
   type CacheFormat,
+  fixedBound,
   type HitFacts,
   type PaidEndpoint,
   recordedDetails,
@@ -49,7 +50,7 @@ export interface CachedCall<Request extends AcceptedRequest> {
 }
 
 const NO_FEES: Fees = { of: () => 0n, highest: 0n };
-const NOTHING = { fixedFemto: 0, perUnitFemto: 0, units: 0, fixedTokens: 0, perUnitTokens: 0 };
+const NOTHING = fixedBound(0, 0);
 
 /**
  * The step of the paid call that looks for the answer of an equal request before money is held. An answer

@@ -7,8 +7,8 @@ import type { Connect } from "../../../providers/transport/dial.ts";
 import { createHttpClient } from "../../../providers/transport/http-client.ts";
 
 export interface ByokProvidersDependencies {
-  /** The providers of the configuration. */
-  readonly settings: readonly ProviderSettings[];
+  /** Returns the settings of the configured providers, by id. */
+  settings(): ReadonlyMap<string, ProviderSettings>;
   readonly shared: ProviderDependencies;
   readonly clock: Clock;
   readonly guard: EgressGuard;
@@ -26,21 +26,24 @@ const SANDBOX = "sandbox";
 
 /** Creates providers that are called with an organization's BYOK key. */
 export class ByokProviders {
-  readonly #settings: ReadonlyMap<string, ProviderSettings>;
+  readonly #settings: () => ReadonlyMap<string, ProviderSettings>;
   readonly #shared: ProviderDependencies;
   readonly #clock: Clock;
   readonly #guard: EgressGuard;
 
   constructor({ settings, shared, clock, guard }: ByokProvidersDependencies) {
-    this.#settings = new Map(settings.map((entry) => [entry.id, entry]));
+    this.#settings = settings;
     this.#shared = shared;
     this.#clock = clock;
     this.#guard = guard;
   }
 
-  /** The ids of the providers for which organizations can add keys. */
-  get ids(): string[] {
-    return [...this.#settings.values()].filter(({ type }) => type !== SANDBOX).map(({ id }) => id);
+  /** Returns the ids of the providers for which an organization can add keys. */
+  idsFor(organizationId: string): string[] {
+    return [...this.#settings().values()]
+      .filter(({ type }) => type !== SANDBOX)
+      .filter(({ organizations }) => organizations?.includes(organizationId) ?? true)
+      .map(({ id }) => id);
   }
 
   /**
@@ -48,7 +51,7 @@ export class ByokProviders {
    * accepts any key, and BYOK calls are not charged. Without a base URL, such a key would make calls free.
    */
   needsBaseUrl(providerId: string): boolean {
-    const entry = this.#settings.get(providerId);
+    const entry = this.#settings().get(providerId);
     return entry !== undefined && entry.apiKey === undefined && isSelfHosted(entry.type);
   }
 
@@ -57,7 +60,7 @@ export class ByokProviders {
    * it needs a base URL and the account has none. Throws an Error if the key cannot be sent.
    */
   make({ providerId, apiKey, baseUrl }: ByokAccount): Provider | undefined {
-    const entry = this.#settings.get(providerId);
+    const entry = this.#settings().get(providerId);
     if (entry === undefined || entry.type === SANDBOX) return undefined;
     if (baseUrl === null && this.needsBaseUrl(providerId)) return undefined;
     const settings = {

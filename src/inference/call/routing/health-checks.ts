@@ -6,8 +6,8 @@ import { newId } from "../../../lib/ids.ts";
 import { type Provider, ProviderFailure } from "../../../providers/interface.ts";
 
 export interface HealthChecksDependencies {
-  /** The operator's self-hosted servers, by provider id. */
-  readonly providers: ReadonlyMap<string, Pick<Provider, "checkKey">>;
+  /** Returns the providers to check, by id: the operator's self-hosted servers. */
+  providers(): ReadonlyMap<string, Pick<Provider, "checkKey">>;
   readonly background: Database;
   readonly clock: Clock;
   /** Milliseconds between the checks of a server. 0 disables checks. */
@@ -54,8 +54,7 @@ export class HealthChecks {
 
   /** Starts periodic checks. The first check runs after one interval. */
   start(): void {
-    const { providers, intervalMs } = this.#dependencies;
-    if (intervalMs > 0 && providers.size > 0) this.#schedule();
+    if (this.#dependencies.intervalMs > 0) this.#schedule();
   }
 
   stop(): void {
@@ -64,7 +63,9 @@ export class HealthChecks {
   }
 
   async #round(): Promise<void> {
-    const { providers, onError } = this.#dependencies;
+    const { onError } = this.#dependencies;
+    const providers = this.#dependencies.providers();
+    for (const id of this.#failures.keys()) if (!providers.has(id)) this.#failures.delete(id);
     await Promise.all([...providers].map(([id, provider]) => this.#check(id, provider))).catch(
       onError,
     );

@@ -117,11 +117,11 @@ export function assertModelsAllowed(
 ): void {
   const { allowedModels } = key;
   if (allowedModels === null) return;
+  // A key that can use an alias can use each of its models.
+  const names = allowedModels.flatMap((name) => index.alias(name)?.map(({ id }) => id) ?? [name]);
   for (const model of models) {
     const { id, canonicalId = id } = model;
-    if (allowedModels.some((name) => isOneOf(index.resolve(name)?.id ?? name, id, canonicalId))) {
-      continue;
-    }
+    if (names.some((name) => isOneOf(index.resolve(name)?.id ?? name, id, canonicalId))) continue;
     throw new GatewayError(
       "model_not_allowed",
       `This API key is not allowed to use the model ${shown(model.id)}.`,

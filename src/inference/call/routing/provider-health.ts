@@ -1,11 +1,11 @@
-import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
+import type { CatalogueViews } from "../../../providers/catalogue/catalogue-views.ts";
 import type { Provider } from "../../../providers/interface.ts";
 import type { EndpointActors } from "./failover.ts";
 import { endpointIdsOf } from "./plan-route.ts";
 
 export interface ProviderHealthDependencies {
   readonly instanceId: string;
-  readonly models: ModelIndex;
+  readonly models: CatalogueViews;
   readonly providers: ReadonlyMap<string, Provider>;
   readonly endpoints: EndpointActors;
 }
@@ -32,7 +32,7 @@ export class ProviderHealth {
   report() {
     const { instanceId, models, providers } = this.#dependencies;
     const byProvider = new Map<string, { models: number; endpointIds: Set<string> }>();
-    for (const model of models.all()) {
+    for (const model of models.all.all()) {
       for (const endpoint of model.endpoints) {
         const provider = byProvider.get(endpoint.provider) ?? { models: 0, endpointIds: new Set() };
         provider.models++;

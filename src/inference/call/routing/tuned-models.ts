@@ -2,6 +2,7 @@ import type { Query } from "../../../../db/client.ts";
 import { listTunedModels, type TunedModelRecord } from "../../../../db/queries/tuned-models.ts";
 import type { CatalogueModel, ModelTerms } from "../../../lib/catalogue-model.ts";
 import { OrganizationCache } from "../../../lib/organization-cache.ts";
+import type { CatalogueViews } from "../../../providers/catalogue/catalogue-views.ts";
 import type { ModelIndex } from "../../../providers/catalogue/model-index.ts";
 
 /** Organizations whose models are cached in memory. */
@@ -12,7 +13,7 @@ const PREFIX = "ft:";
 type TunedModelList = readonly CatalogueModel[];
 
 export interface TunedModelsDependencies {
-  readonly models: ModelIndex;
+  readonly models: CatalogueViews;
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
@@ -31,17 +32,12 @@ export class TunedModels extends OrganizationCache<TunedModelList> {
     this.#dependencies = dependencies;
   }
 
-  /** The catalogue that all organizations share. */
-  get shared(): ModelIndex {
-    return this.#dependencies.models;
-  }
-
   /**
    * Returns the catalogue as the organization sees it, if one of the names can be a fine-tuned model.
-   * Otherwise returns the shared catalogue, without a promise.
+   * Otherwise returns the organization's catalogue without its fine-tuned models, and without a promise.
    */
   indexFor(organizationId: string, names: readonly string[]): ModelIndex | Promise<ModelIndex> {
-    if (!names.some(isTuned)) return this.#dependencies.models;
+    if (!names.some(isTuned)) return this.#dependencies.models.of(organizationId);
     const tuned = names.filter(isTuned);
     const tunedModels = this.of(organizationId);
     if (tunedModels instanceof Promise)
@@ -51,7 +47,7 @@ export class TunedModels extends OrganizationCache<TunedModelList> {
 
   /** Returns the whole current catalogue as the organization sees it. */
   async index(organizationId: string): Promise<ModelIndex> {
-    return this.#with(await this.readNow(organizationId));
+    return this.#with(organizationId, await this.readNow(organizationId));
   }
 
   /**
@@ -64,13 +60,13 @@ export class TunedModels extends OrganizationCache<TunedModelList> {
     tunedModels: TunedModelList,
   ): ModelIndex | Promise<ModelIndex> {
     const isKnown = names.every((name) => tunedModels.some(({ id }) => id === name));
-    if (isKnown) return this.#with(tunedModels);
-    return this.readAgain(organizationId).then((models) => this.#with(models));
+    if (isKnown) return this.#with(organizationId, tunedModels);
+    return this.readAgain(organizationId).then((models) => this.#with(organizationId, models));
   }
 
-  #with(tunedModels: TunedModelList): ModelIndex {
-    if (tunedModels.length === 0) return this.#dependencies.models;
-    const shared = this.#dependencies.models;
+  #with(organizationId: string, tunedModels: TunedModelList): ModelIndex {
+    const shared = this.#dependencies.models.of(organizationId);
+    if (tunedModels.length === 0) return shared;
     const byId = new Map(tunedModels.map((model) => [model.id, model]));
     return {
       version: shared.version,
@@ -78,6 +74,7 @@ export class TunedModels extends OrganizationCache<TunedModelList> {
       candidates: (name) => shared.candidates(name),
       nearest: (name) => shared.nearest(name),
       byId: (id) => byId.get(id) ?? shared.byId(id),
+      alias: (name) => shared.alias(name),
       resolve: (name) => byId.get(name) ?? shared.resolve(name),
       all: () => [...shared.all(), ...tunedModels],
     };
@@ -88,7 +85,7 @@ export class TunedModels extends OrganizationCache<TunedModelList> {
    * billed and the model is inactive.
    */
   #modelOf(record: TunedModelRecord): CatalogueModel {
-    const base = this.#dependencies.models.byId(record.baseModel);
+    const base = this.#dependencies.models.of(record.organizationId).byId(record.baseModel);
     const title = record.suffix ?? record.jobId;
     const tunedPrices = base?.fineTuning?.tunedPrices;
     const terms: ModelTerms = {

@@ -1,11 +1,9 @@
 import { Type } from "typebox";
 import { optional, type RouteDefinition } from "../../../http/route.ts";
 import type { ModelTerms } from "../../../lib/catalogue-model.ts";
-import { GatewayError } from "../../../lib/errors.ts";
-import { exact, times } from "../../../lib/exact-integer.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import { estimatedUsage, type Usage } from "../../../lib/usage.ts";
-import { type Embeddings, ProviderFailure } from "../../../providers/interface.ts";
+import type { Embeddings } from "../../../providers/interface.ts";
 import { type ProviderCall, providerRequest } from "../../call/call.ts";
 import {
   type AcceptedRequest,
@@ -13,11 +11,11 @@ import {
   assertRecordable,
   type CacheFormat,
   type CommonFields,
-  type CostBound,
   type PaidEndpoint,
 } from "../../call/endpoint.ts";
 import type { Candidate } from "../../call/routing/plan-route.ts";
 import type { PaidCallDependencies } from "../../call/run-call.ts";
+import { InputTooLong, inputBound, inputUsage, renderInputUsage } from "../input-only.ts";
 import { jsonRoute } from "../json-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";
 import { withoutTokens } from "./token-texts.ts";
@@ -59,11 +57,7 @@ export const embeddingList = Type.Object(
       }),
     ),
     model: Type.String(),
-    usage: Type.Object({
-      prompt_tokens: Type.Integer(),
-      total_tokens: Type.Integer(),
-      cost: Type.Number(),
-    }),
+    usage: inputUsage,
   },
   { title: "EmbeddingList" },
 );
@@ -74,7 +68,6 @@ interface EmbeddingsRequest extends CommonFields {
   readonly input: Input | readonly Input[];
   readonly encoding_format?: "float" | "base64" | null;
   readonly dimensions?: number | null;
-  readonly preset?: string | null;
 }
 
 interface AcceptedEmbeddings extends AcceptedRequest {
@@ -83,6 +76,8 @@ interface AcceptedEmbeddings extends AcceptedRequest {
   /** The most tokens that each input can have. Every token has at least one byte. */
   readonly sizes: readonly number[];
 }
+
+const tooLong = new InputTooLong("input", "An input is longer than the model accepts.");
 
 /** Returns the route POST /v1/embeddings (spec 4.7). */
 export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefinition {
@@ -95,7 +90,7 @@ export function embeddingsRoute(dependencies: PaidCallDependencies): RouteDefini
     body: embeddingsBody,
     responses: {
       200: { description: "An embedding for each input.", schema: embeddingList },
-      413: { description: "An input is longer than the model accepts." },
+      413: { description: tooLong.description },
     },
   });
 }
@@ -142,34 +137,23 @@ export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = 
     const candidates = plan.candidates.filter(({ terms }) =>
       inputs.every((input) => mayFit(input, terms.contextLength)),
     );
-    if (candidates.length === 0 && plan.candidates.length > 0) throw tooLong();
+    if (candidates.length === 0 && plan.candidates.length > 0) throw tooLong.error();
     return candidates.length === plan.candidates.length ? plan : { ...plan, candidates };
   },
 
-  bound(request, terms): CostBound {
-    const tokens = tokensWithin(request.sizes, terms);
-    const price = exact(terms.prices.inputTokenFemto);
-    const fixedFemto = times(tokens, price);
-    return { fixedFemto, perUnitFemto: 0, units: 0, fixedTokens: tokens, perUnitTokens: 0 };
-  },
+  bound: ({ sizes }, terms) => inputBound(tokensWithin(sizes, terms), terms),
 
   /** Returns 0. There are no output tokens, so the hold cannot be lowered. */
   statedLimit: () => 0,
 
-  async call(call: ProviderCall, candidate: Candidate, { request }) {
+  call(call: ProviderCall, candidate: Candidate, { request }) {
     const { dimensions } = request.fields;
-    try {
-      return await candidate.provider.embed!(
-        providerRequest(call, {
-          inputs: request.inputs,
-          dimensions: dimensions ?? undefined,
-          fields: fieldsFor(request.fields, ENDPOINT_FIELDS),
-        }),
-      );
-    } catch (error) {
-      if (error instanceof ProviderFailure && error.isTooLong) throw tooLong(error);
-      throw error;
-    }
+    const body = {
+      inputs: request.inputs,
+      dimensions: dimensions ?? undefined,
+      fields: fieldsFor(request.fields, ENDPOINT_FIELDS),
+    };
+    return tooLong.answerOf(() => candidate.provider.embed!(providerRequest(call, body)));
   },
 
   usage({ usage }, { sizes }, terms): Usage {
@@ -177,7 +161,7 @@ export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = 
     return estimatedUsage(tokensWithin(sizes.map(tokensOfBytes), terms), 0);
   },
 
-  answer({ vectors }, { fields }, { candidate, usage, costUsd }: AnswerFacts): string {
+  answer({ vectors }, { fields }, facts: AnswerFacts): string {
     const isBase64 = fields.encoding_format === "base64";
     return JSON.stringify({
       object: "list",
@@ -186,8 +170,8 @@ export const embeddingsEndpoint: PaidEndpoint<AcceptedEmbeddings, Embeddings> = 
         index,
         embedding: isBase64 ? base64Of(vector) : Array.from(vector),
       })),
-      model: candidate.model.id,
-      usage: { prompt_tokens: usage.promptTokens, total_tokens: usage.promptTokens, cost: costUsd },
+      model: facts.candidate.model.id,
+      usage: renderInputUsage(facts),
     });
   },
 };
@@ -225,13 +209,6 @@ function mayFit(input: Input, maxTokens: number): boolean {
     if (++words > maxTokens) return false;
   }
   return true;
-}
-
-function tooLong(cause?: unknown): GatewayError {
-  return new GatewayError("input_too_long", "An input is longer than the model accepts.", {
-    param: "input",
-    cause,
-  });
 }
 
 /** Fields that only the gateway uses, or sends in the provider's form. */

@@ -5,7 +5,7 @@ import { type FemtoUsd, higher } from "../../../lib/money.ts";
 import { tokensOfPrompt } from "../../../lib/token-estimate.ts";
 import { NO_TOKENS, type Usage } from "../../../lib/usage.ts";
 import type { ImageFacts } from "../../../providers/media.ts";
-import type { CostBound } from "../../call/endpoint.ts";
+import { type CostBound, fixedBound } from "../../call/endpoint.ts";
 import type { AcceptedImages } from "./request.ts";
 
 /** Tokens that providers add to a prompt. */
@@ -50,7 +50,7 @@ export function imagesBound(
   );
   const inputTokens = inputText + inputs * MAX_INPUT_IMAGE_TOKENS;
   const fixedTokens = hasTokenPrices(prices) ? inputTokens + count * outputTokens : 0;
-  return { fixedFemto, perUnitFemto: 0, units: 0, fixedTokens, perUnitTokens: 0 };
+  return fixedBound(fixedFemto, fixedTokens);
 }
 
 /** The result of a request for images. */

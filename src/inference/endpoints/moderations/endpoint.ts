@@ -1,16 +1,8 @@
 import { Type } from "typebox";
 import { optional, type RouteDefinition } from "../../../http/route.ts";
-import { GatewayError } from "../../../lib/errors.ts";
-import { exact, times } from "../../../lib/exact-integer.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import { estimatedUsage } from "../../../lib/usage.ts";
-import {
-  type ModerationCall,
-  type ModerationPart,
-  type Moderations,
-  type Provider,
-  ProviderFailure,
-} from "../../../providers/interface.ts";
+import type { ModerationCall, ModerationPart, Moderations } from "../../../providers/interface.ts";
 import { providerRequest } from "../../call/call.ts";
 import {
   type AcceptedRequest,
@@ -19,6 +11,7 @@ import {
   type PaidEndpoint,
 } from "../../call/endpoint.ts";
 import type { PaidCallDependencies } from "../../call/run-call.ts";
+import { InputTooLong, inputBound, inputUsage, renderInputUsage } from "../input-only.ts";
 import { jsonRoute } from "../json-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";
 
@@ -71,17 +64,12 @@ const moderations = Type.Object(
         ),
       }),
     ),
-    usage: Type.Object({
-      prompt_tokens: Type.Integer(),
-      total_tokens: Type.Integer(),
-      cost: Type.Number(),
-    }),
+    usage: inputUsage,
   },
   { title: "Moderation" },
 );
 
 interface ModerationsRequest extends CommonFields {
-  readonly preset?: string | null;
   readonly input: string | readonly string[] | readonly ModerationPart[];
 }
 
@@ -92,6 +80,8 @@ interface AcceptedModerations extends AcceptedRequest {
   readonly bytes: number;
   readonly images: number;
 }
+
+const tooLong = new InputTooLong("input", "The input is longer than the model accepts.");
 
 /** Returns the route POST /v1/moderations. */
 export function moderationsRoute(dependencies: PaidCallDependencies): RouteDefinition {
@@ -104,7 +94,7 @@ export function moderationsRoute(dependencies: PaidCallDependencies): RouteDefin
     body: moderationsBody,
     responses: {
       200: { description: "A result for each text, or one for all parts.", schema: moderations },
-      413: { description: "The input is longer than the model accepts." },
+      413: { description: tooLong.description },
     },
   });
 }
@@ -134,45 +124,26 @@ const moderationsEndpoint: PaidEndpoint<AcceptedModerations, Moderations> = {
   },
 
   /** Counts each image as the full context length, because each provider counts image tokens in its own way. */
-  bound({ bytes, images }, { contextLength, prices }) {
-    const tokens = bytes + images * contextLength;
-    const fixedFemto = times(tokens, exact(prices.inputTokenFemto));
-    return { fixedFemto, perUnitFemto: 0, units: 0, fixedTokens: tokens, perUnitTokens: 0 };
-  },
+  bound: ({ bytes, images }, terms) => inputBound(bytes + images * terms.contextLength, terms),
 
   /** Returns 0. There are no output tokens, so the hold cannot be lowered. */
   statedLimit: () => 0,
 
-  async call(call, candidate, { request }) {
-    const { moderate } = candidate.provider as Required<Pick<Provider, "moderate">>;
-    try {
-      return await moderate(
-        providerRequest(call, {
-          input: request.input,
-          fields: fieldsFor(request.fields, ENDPOINT_FIELDS),
-        }),
-      );
-    } catch (error) {
-      if (error instanceof ProviderFailure && error.isTooLong) throw tooLong(error);
-      throw error;
-    }
+  call(call, candidate, { request }) {
+    const body = { input: request.input, fields: fieldsFor(request.fields, ENDPOINT_FIELDS) };
+    return tooLong.answerOf(() => candidate.provider.moderate!(providerRequest(call, body)));
   },
 
   usage({ usage }, { bytes }) {
     return usage ?? estimatedUsage(tokensOfBytes(bytes), 0);
   },
 
-  answer({ results }, _, { requestId, candidate, usage: { promptTokens }, costUsd }) {
+  answer({ results }, _, facts) {
     return JSON.stringify({
-      id: `modr-${requestId}`,
-      model: candidate.model.id,
+      id: `modr-${facts.requestId}`,
+      model: facts.candidate.model.id,
       results,
-      usage: { prompt_tokens: promptTokens, total_tokens: promptTokens, cost: costUsd },
+      usage: renderInputUsage(facts),
     });
   },
 };
-
-function tooLong(cause: unknown): GatewayError {
-  const message = "The input is longer than the model accepts.";
-  return new GatewayError("input_too_long", message, { param: "input", cause });
-}

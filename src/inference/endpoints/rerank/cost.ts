@@ -3,7 +3,8 @@ import { exact, times } from "../../../lib/exact-integer.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import { estimatedUsage, NO_TOKENS, type Usage } from "../../../lib/usage.ts";
 import type { Ranking } from "../../../providers/interface.ts";
-import type { CostBound } from "../../call/endpoint.ts";
+import { type CostBound, fixedBound } from "../../call/endpoint.ts";
+import { inputBound } from "../input-only.ts";
 
 /** The sizes that determine the cost of a request, in UTF-8 bytes. Every token has at least one byte. */
 export interface RankingSize {
@@ -29,15 +30,11 @@ export function bySearchUnit({ prices }: ModelTerms): boolean {
  * query.
  */
 export function rankingBound(size: RankingSize, terms: ModelTerms): CostBound {
-  const { prices } = terms;
-  const none = { perUnitFemto: 0, units: 0, perUnitTokens: 0 };
   if (bySearchUnit(terms)) {
     const units = unitsOf(size.queryBytes, size.documentBytes);
-    return { ...none, fixedFemto: times(units, exact(prices.searchUnitFemto!)), fixedTokens: 0 };
+    return fixedBound(times(units, exact(terms.prices.searchUnitFemto!)), 0);
   }
-  const tokens = tokensOf(size.queryBytes, size.documentBytes, TOKENS_AROUND_DOCUMENT);
-  const fixedFemto = times(tokens, exact(prices.inputTokenFemto));
-  return { ...none, fixedFemto, fixedTokens: tokens };
+  return inputBound(tokensOf(size.queryBytes, size.documentBytes, TOKENS_AROUND_DOCUMENT), terms);
 }
 
 /** Returns the usage that the provider reported, or an estimate from the texts. */

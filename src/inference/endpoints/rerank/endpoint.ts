@@ -1,7 +1,6 @@
 import { Type } from "typebox";
 import { optional, type RouteDefinition } from "../../../http/route.ts";
-import { GatewayError } from "../../../lib/errors.ts";
-import { type Provider, ProviderFailure, type Ranking } from "../../../providers/interface.ts";
+import type { Ranking } from "../../../providers/interface.ts";
 import { providerRequest } from "../../call/call.ts";
 import {
   type AcceptedRequest,
@@ -10,6 +9,7 @@ import {
   type PaidEndpoint,
 } from "../../call/endpoint.ts";
 import type { PaidCallDependencies } from "../../call/run-call.ts";
+import { InputTooLong } from "../input-only.ts";
 import { jsonRoute } from "../json-route.ts";
 import { fieldsFor, routedFields } from "../routed-fields.ts";
 import { bySearchUnit, type RankingSize, rankingBound, rankingUsage } from "./cost.ts";
@@ -68,7 +68,6 @@ interface RerankRequest extends CommonFields {
   readonly documents: readonly Document[];
   readonly top_n?: number | null;
   readonly return_documents?: boolean | null;
-  readonly preset?: string | null;
 }
 
 interface AcceptedRerank extends AcceptedRequest {
@@ -76,6 +75,11 @@ interface AcceptedRerank extends AcceptedRequest {
   readonly texts: readonly string[];
   readonly size: RankingSize;
 }
+
+const tooLong = new InputTooLong(
+  "documents",
+  "The query or a document is longer than the model accepts.",
+);
 
 /** Returns the route POST /v1/rerank. */
 export function rerankRoute(dependencies: PaidCallDependencies): RouteDefinition {
@@ -88,7 +92,7 @@ export function rerankRoute(dependencies: PaidCallDependencies): RouteDefinition
     body: rerankBody,
     responses: {
       200: { description: "The ranking.", schema: ranking },
-      413: { description: "The query or a document is longer than the model accepts." },
+      413: { description: tooLong.description },
     },
   });
 }
@@ -117,20 +121,10 @@ const rerankEndpoint: PaidEndpoint<AcceptedRerank, Ranking> = {
   /** Returns 0. There are no output tokens, so the hold cannot be lowered. */
   statedLimit: () => 0,
 
-  async call(call, candidate, { request }) {
-    const { rerank } = candidate.provider as Required<Pick<Provider, "rerank">>;
-    try {
-      return await rerank(
-        providerRequest(call, {
-          query: request.fields.query,
-          documents: request.texts,
-          fields: fieldsFor(request.fields, ENDPOINT_FIELDS),
-        }),
-      );
-    } catch (error) {
-      if (error instanceof ProviderFailure && error.isTooLong) throw tooLong(error);
-      throw error;
-    }
+  call(call, candidate, { request: { fields, texts } }) {
+    const { query } = fields;
+    const body = { query, documents: texts, fields: fieldsFor(fields, ENDPOINT_FIELDS) };
+    return tooLong.answerOf(() => candidate.provider.rerank!(providerRequest(call, body)));
   },
 
   usage: (answer, { size }, terms) => rankingUsage(answer, size, terms),
@@ -168,9 +162,4 @@ const rerankEndpoint: PaidEndpoint<AcceptedRerank, Ranking> = {
 
 function shownDocument(document: Document): { readonly text: string } {
   return typeof document === "string" ? { text: document } : document;
-}
-
-function tooLong(cause: unknown): GatewayError {
-  const message = "The query or a document is longer than the model accepts.";
-  return new GatewayError("input_too_long", message, { param: "documents", cause });
 }

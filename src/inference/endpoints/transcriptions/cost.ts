@@ -4,7 +4,7 @@ import { higher } from "../../../lib/money.ts";
 import { tokensOfBytes } from "../../../lib/token-estimate.ts";
 import { estimatedUsage, NO_TOKENS, type Usage } from "../../../lib/usage.ts";
 import type { Transcript } from "../../../providers/media.ts";
-import type { CostBound } from "../../call/endpoint.ts";
+import { type CostBound, fixedBound } from "../../call/endpoint.ts";
 
 /** The values that determine the cost of a request. */
 export interface SoundSize {
@@ -29,8 +29,6 @@ const SPARE_OUTPUT_TOKENS = 1_024;
 const TOLERATED_FACTOR = 1.01;
 const TOLERATED_MS = 1_000;
 
-const NO_UNITS = { perUnitFemto: 0, units: 0, fixedTokens: 0, perUnitTokens: 0 };
-
 function isByTime({ prices }: ModelTerms): boolean {
   return prices.secondFemto !== undefined;
 }
@@ -41,7 +39,7 @@ function isByTime({ prices }: ModelTerms): boolean {
  */
 export function transcriptBound(size: SoundSize, terms: ModelTerms): CostBound {
   const { prices } = terms;
-  if (isByTime(terms)) return { ...NO_UNITS, fixedFemto: boundByTime(size, prices) };
+  if (isByTime(terms)) return fixedBound(boundByTime(size, prices), 0);
   const { longestMs, textBytes } = size;
   const ofSound = tokensOf(longestMs, MAX_TOKENS_A_SECOND);
   const { inputTokenFemto, outputTokenFemto, longPrompt = prices } = prices;
@@ -56,7 +54,7 @@ export function transcriptBound(size: SoundSize, terms: ModelTerms): CostBound {
     times(inputTokens, exact(input)),
     times(outputTokens, exact(higher(output, prices.reasoningTokenFemto ?? 0n))),
   );
-  return { ...NO_UNITS, fixedFemto, fixedTokens: inputTokens + outputTokens };
+  return fixedBound(fixedFemto, inputTokens + outputTokens);
 }
 
 function boundByTime(

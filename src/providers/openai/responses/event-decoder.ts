@@ -1,10 +1,9 @@
-import { EventSplitter } from "../../../lib/event-splitter.ts";
 import { isFields } from "../../../lib/json.ts";
 import type { ChatEvent, ProviderFailure, ReasoningDetail } from "../../interface.ts";
+import { SseDecoder } from "../../sse-decoder.ts";
 import { brokenAnswer } from "../../transport/call-failures.ts";
 import type { FailureContext } from "../../transport/status-failure.ts";
 import { eventOf } from "../../transport/stream-event.ts";
-import type { StreamDecoder } from "../../typed-stream-reader.ts";
 import { failureOfErrorBody } from "../failure-mapping.ts";
 import {
   annotationOf,
@@ -41,8 +40,7 @@ const choice = 0;
  * skipped. An answer ends with `response.completed`, `.incomplete` or `.failed`. A stream that ends earlier has no
  * finish event.
  */
-export class ResponsesDecoder implements StreamDecoder {
-  readonly #splitter = new EventSplitter(MAX_EVENT_BYTES);
+export class ResponsesDecoder extends SseDecoder {
   readonly #failureContext: () => FailureContext;
   /** Numbers of items, by their output index. */
   readonly #items = new Map<unknown, number>();
@@ -55,26 +53,14 @@ export class ResponsesDecoder implements StreamDecoder {
   readonly #textLengths = new Map<string, number>();
   #searches = 0;
   #isRefused = false;
-  #isOver = false;
 
   constructor(failureContext: () => FailureContext) {
+    super(MAX_EVENT_BYTES);
     this.#failureContext = failureContext;
   }
 
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
-  push(bytes: Uint8Array, events: ChatEvent[]): void {
-    this.#splitter.push(bytes, (data) => this.#take(data, events));
-  }
-
-  end(events: ChatEvent[]): void {
-    this.#splitter.end((data) => this.#take(data, events));
-  }
-
-  #take(data: string, events: ChatEvent[]): void {
-    if (this.#isOver || data === "" || data === "[DONE]") return;
+  protected override take(data: string, events: ChatEvent[]): void {
+    if (data === "") return;
     const event = eventOf(data);
     const { type, output_index: at, delta } = event;
     const text = typeof delta === "string" && delta !== "" ? delta : undefined;
@@ -122,7 +108,7 @@ export class ResponsesDecoder implements StreamDecoder {
         if (isFields(event.response)) this.#finish(event.response, events);
         break;
       case "error":
-        this.#isOver = true;
+        this.hasEnded = true;
         events.push({ type: "error", failure: this.#failureOf(event.error ?? event) });
     }
   }
@@ -257,7 +243,7 @@ export class ResponsesDecoder implements StreamDecoder {
   }
 
   #finish(response: Fields, events: ChatEvent[]): void {
-    this.#isOver = true;
+    this.hasEnded = true;
     const usage = reportedUsage(response.usage, this.#searches);
     if (usage !== undefined) events.push({ type: "usage", usage });
     if (response.status === "failed" || isFields(response.error)) {

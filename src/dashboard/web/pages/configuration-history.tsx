@@ -1,0 +1,95 @@
+import { call } from "../api.ts";
+import { Button } from "../components/controls.tsx";
+import { Dialog, perform } from "../components/dialog.tsx";
+import { Empty, Time } from "../components/display.tsx";
+import { type Column, Table } from "../components/table.tsx";
+import { useResource } from "../resource.ts";
+
+type Members = Readonly<Record<string, unknown>>;
+
+/** An entry of the audit log. */
+interface Act {
+  readonly id: string;
+  readonly action: string;
+  readonly actor: { readonly name: string | null };
+  readonly before: Members | null;
+  readonly after: Members | null;
+  readonly created_at: string;
+}
+
+interface HistoryProps {
+  /** The path of the entry's list in the API, such as v1/admin/aliases. */
+  readonly path: string;
+  readonly entry: { readonly id: string; readonly version: number };
+  onChanged(): void;
+  onClose(): void;
+}
+
+/** The changes of a stored entry, newest first. Each change can be reverted, except for keys. */
+export function HistoryDialog({ path, entry, onChanged, onClose }: HistoryProps) {
+  const { id, version } = entry;
+  const { data, error } = useResource<{ data: Act[] }>(
+    `v1/admin/audit_log?object_id=${encodeURIComponent(id)}&limit=50`,
+  );
+  const revert = ({ before }: Act) =>
+    perform(`Reverted ${id}.`, async () => {
+      const { key_prefix: _, api_keys: __, ...body } = before ?? {};
+      const headers = { "if-match": `"${version}"` };
+      await call("PATCH", `${path}/${encodeURIComponent(id)}`, { body, headers });
+      onClose();
+      onChanged();
+    });
+  const columns: Column<Act>[] = [
+    { title: "Time", cell: ({ created_at: at }) => <Time iso={at} /> },
+    { title: "By", cell: ({ actor }) => actor.name ?? "Gateway" },
+    {
+      title: "Change",
+      cell: ({ action, before, after }) => (
+        <span class="code">{changeOf(action, before, after)}</span>
+      ),
+    },
+    {
+      title: "Actions",
+      isAction: true,
+      cell: (act) =>
+        act.action.endsWith(".updated") && (
+          <Button variant="quiet" label={`Revert ${act.id}`} onClick={() => void revert(act)}>
+            Revert
+          </Button>
+        ),
+    },
+  ];
+  return (
+    <Dialog title={`History of ${id}`} onClose={onClose}>
+      <Table
+        label={`History of ${id}`}
+        columns={columns}
+        rows={data?.data}
+        error={error}
+        keyOf={(act) => act.id}
+        empty={
+          <Empty title="No changes yet">
+            <p>Changes of this entry are listed here.</p>
+          </Empty>
+        }
+      />
+    </Dialog>
+  );
+}
+
+function changeOf(action: string, before: Members | null, after: Members | null): string {
+  if (before === null || after === null) return action.slice(action.indexOf(".") + 1);
+  const names = new Set([...Object.keys(before), ...Object.keys(after)]);
+  return [...names]
+    .map((name) => `${name}: ${shown(before[name])} → ${shown(after[name])}`)
+    .join("; ");
+}
+
+function shown(value: unknown): string {
+  if (value === undefined || value === null) return "none";
+  if (typeof value === "string") return value;
+  if (!Array.isArray(value)) return JSON.stringify(value);
+  return value
+    .map((one) => (typeof one === "object" ? Object.values(one).join(" ") : String(one)))
+    .join(", ");
+}
