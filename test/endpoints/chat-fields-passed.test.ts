@@ -247,7 +247,7 @@ test("user, session_id, trace and metadata are recorded with the charge, and no 
       queue_ms: _onSlowMachines,
       ...details
     } = bill.details as Record<string, unknown>;
-    expect(details).toEqual(wanted);
+    expect(details).toEqual({ ...wanted, price_source: "file" });
     expect(typeof firstTokenMs).toBe(stream ? "number" : "undefined");
   }
   expect(gateway.logLines.join("")).not.toContain("secret prompt");

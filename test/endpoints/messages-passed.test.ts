@@ -212,6 +212,7 @@ describe("requests pass as they came", () => {
     expect(seen.headers.get("x-api-key")).toBe(UPSTREAM_KEY);
     expect((await billOfResponse(anthropic.gateway, response)).details).toEqual({
       user: "u".repeat(300),
+      price_source: "built_in",
     });
   });
 

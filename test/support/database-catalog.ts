@@ -27,8 +27,8 @@ export async function readCatalog(sql: Database) {
       SELECT pg_get_triggerdef(t.oid) AS definition, t.tgenabled AS enabled FROM pg_trigger t
       WHERE NOT t.tgisinternal ORDER BY 1`,
     functions: await sql`
-      SELECT pg_get_functiondef(oid) AS definition FROM pg_proc
-      WHERE pronamespace = current_schema()::regnamespace ORDER BY 1`,
+      SELECT CASE prokind WHEN 'a' THEN oid::regprocedure::text ELSE pg_get_functiondef(oid) END AS definition
+      FROM pg_proc WHERE pronamespace = current_schema()::regnamespace ORDER BY 1`,
     views: await sql`
       SELECT relname AS name, pg_get_viewdef(oid) AS definition FROM pg_class
       WHERE ${inSchema} AND relkind = 'v' ORDER BY 1`,

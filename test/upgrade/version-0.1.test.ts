@@ -43,7 +43,7 @@ const OTHER_COLUMNS = [
   "totalled",
 ] as const;
 
-/** Returns the number of rows of each table, and a digest of them. */
+/** Returns the number of rows of each table, and a digest of them. Columns that are null count as missing. */
 async function digestRows(
   sql: Database,
   tables: readonly string[],
@@ -52,7 +52,9 @@ async function digestRows(
   for (const table of tables) {
     const [row] = await sql`
       SELECT count(*)::int AS count, md5(string_agg(line, E'\n' ORDER BY line)) AS digest
-      FROM (SELECT (to_jsonb(t) - ${sql.array([...OTHER_COLUMNS])}::text[])::text AS line FROM ${sql(table)} t) lines`;
+      FROM (
+        SELECT jsonb_strip_nulls(to_jsonb(t) - ${sql.array([...OTHER_COLUMNS])}::text[])::text AS line
+        FROM ${sql(table)} t) lines`;
     digests[table] = { ...row };
   }
   return digests;
@@ -120,6 +122,7 @@ test("a gateway serves calls on a database of version 0.1, and the books are exa
     await sql`UPDATE idempotency_records SET created_at = now()`;
     await sql`UPDATE responses SET created_at = now(), remove_after = 'infinity'`;
   });
+  await migrate(database);
   const gateway = await startTestGateway({
     database,
     environment: {

@@ -53,7 +53,7 @@ function columns(onAction: (action: ProviderAction) => void): Column<Provider>[]
       cell: ({ id, type, base_url: url }) => (
         <span>
           <span class="strong">{id}</span>
-          <span class="sub">{url || type}</span>
+          {(url || type !== id) && <span class="sub">{url || type}</span>}
         </span>
       ),
     },
