@@ -1,7 +1,6 @@
 import { sql } from "drizzle-orm";
 import {
   boolean,
-  customType,
   index,
   integer,
   jsonb,
@@ -11,9 +10,9 @@ import {
   timestamp,
 } from "drizzle-orm/pg-core";
 import type { BatchEnd, BatchFault, BatchStatus } from "../../src/lib/batch.ts";
+import { bytea } from "../bytea.ts";
 import { organizations } from "./organizations.ts";
 
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 const time = <Name extends string>(name: Name) => timestamp(name, { withTimezone: true });
 
 /**

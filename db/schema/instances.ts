@@ -4,13 +4,13 @@ import {
   bigserial,
   boolean,
   check,
-  customType,
   index,
   pgTable,
   primaryKey,
   text,
   timestamp,
 } from "drizzle-orm/pg-core";
+import { bytea } from "../bytea.ts";
 
 /**
  * Running gateway processes. Every ledger transaction locks its instance's row first, so that a dead instance writes
@@ -71,8 +71,6 @@ export const changes = pgTable(
   },
   (table) => [index("changes_time").on(table.changedAt)],
 );
-
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 /**
  * The master key with which the values of this database are sealed: one row, and never the key itself. It is in one of

@@ -3,7 +3,6 @@ import {
   bigint,
   boolean,
   check,
-  customType,
   date,
   index,
   integer,
@@ -14,6 +13,7 @@ import {
   timestamp,
   uniqueIndex,
 } from "drizzle-orm/pg-core";
+import { bytea } from "../bytea.ts";
 
 /**
  * Accounts count money, one row each: an organization's balance (`org`), a key's UTC day (`day`) and UTC month
@@ -267,8 +267,6 @@ export const creditCommands = pgTable("credit_commands", {
   /** The credit limit that it replaced. */
   limitBeforeNano: bigint("limit_before_nano", { mode: "bigint" }),
 });
-
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 /**
  * One call under an idempotency key: running while `status` is null, then its stored result for 24 h.

@@ -1,8 +1,7 @@
 import { sql } from "drizzle-orm";
-import { boolean, customType, index, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import { boolean, index, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import { bytea } from "../bytea.ts";
 import { organizations } from "./organizations.ts";
-
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 /** Keys for providers that organizations bring themselves. */
 export const providerKeys = pgTable(

@@ -1,7 +1,6 @@
 import { sql } from "drizzle-orm";
 import {
   bigint,
-  customType,
   index,
   integer,
   jsonb,
@@ -10,9 +9,8 @@ import {
   text,
   timestamp,
 } from "drizzle-orm/pg-core";
+import { bytea } from "../bytea.ts";
 import { organizations } from "./organizations.ts";
-
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 /**
  * Size of an organization's response cache. A writer of its answers locks this row first, unless it only records their

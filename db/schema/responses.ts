@@ -2,7 +2,6 @@ import { sql } from "drizzle-orm";
 import {
   bigint,
   boolean,
-  customType,
   index,
   integer,
   jsonb,
@@ -11,9 +10,8 @@ import {
   text,
   timestamp,
 } from "drizzle-orm/pg-core";
+import { bytea } from "../bytea.ts";
 import { organizations } from "./organizations.ts";
-
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 /**
  * Responses that can be continued. A row and its contents, of any length, are written before the charge over a separate

@@ -14,11 +14,11 @@ import {
   uniqueIndex,
 } from "drizzle-orm/pg-core";
 import type { Attributes, IndexingError, StoreFileStatus } from "../../src/lib/vector-store.ts";
+import { bytea } from "../bytea.ts";
 import { organizations } from "./organizations.ts";
 
 const tsvector = customType<{ data: string }>({ dataType: () => "tsvector" });
 const varbit = customType<{ data: string }>({ dataType: () => "varbit" });
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 const time = <Name extends string>(name: Name) => timestamp(name, { withTimezone: true });
 

@@ -14,6 +14,7 @@ import {
   uuid,
 } from "drizzle-orm/pg-core";
 import type { AttemptRecord, DeliveryStatus, WebhookRecord } from "../../src/lib/webhook-record.ts";
+import { bytea } from "../bytea.ts";
 import { organizations } from "./organizations.ts";
 
 const xid8 = customType<{ data: string }>({ dataType: () => "xid8" });
@@ -62,8 +63,6 @@ export const eventQueues = pgTable("event_queues", {
   partialEvent: bigint("partial_event", { mode: "bigint" }),
   partialWebhook: text("partial_webhook"),
 });
-
-const bytea = customType<{ data: Uint8Array }>({ dataType: () => "bytea" });
 
 /** A webhook as its organization configured it. Its owner's state is in webhook_queues. */
 export const webhooks = pgTable(

@@ -10,6 +10,7 @@ import {
 } from "../../http/route.ts";
 import type { ProviderHealth } from "../../inference/call/routing/provider-health.ts";
 import type { LiveConfiguration } from "../../inference/models/live-configuration.ts";
+import { nameInPath } from "../../inference/models/routes.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 import { ENTRY_SCHEMAS } from "../../platform/config/file-schema.ts";
 import type { StoredKind } from "../../platform/config/stored.ts";
@@ -29,10 +30,10 @@ export interface ConfigurationServices {
 /** The parts that differ between the kinds of entries. */
 interface Collection {
   readonly kind: StoredKind;
+  readonly plural: string;
   readonly path: string;
   /** The path of one entry. Ids of models and aliases contain slashes. */
   readonly one: string;
-  readonly noun: string;
   /** The parts of a model's id, for the second form of the path of tests. */
   readonly hasSlashes: boolean;
 }
@@ -46,7 +47,7 @@ const COLLECTIONS: readonly Collection[] = [
 
 function collection(kind: StoredKind, plural: string, hasSlashes: boolean): Collection {
   const path = `/v1/admin/${plural}`;
-  return { kind, path, one: `${path}/${hasSlashes ? "*" : ":id"}`, noun: kind, hasSlashes };
+  return { kind, plural, path, one: `${path}/${hasSlashes ? "*" : ":id"}`, hasSlashes };
 }
 
 const access: Access = { kind: "operator" };
@@ -111,8 +112,7 @@ export function configurationRoutes(services: ConfigurationServices): RouteDefin
   ]);
 }
 
-function listRoute({ kind, path, noun }: Collection, services: ConfigurationServices) {
-  const plural = path.slice(path.lastIndexOf("/") + 1);
+function listRoute({ kind, plural, path }: Collection, services: ConfigurationServices) {
   return route({
     ...common,
     method: "GET",
@@ -122,7 +122,7 @@ function listRoute({ kind, path, noun }: Collection, services: ConfigurationServ
     description:
       kind === "provider"
         ? "Each instance observes the health of providers for itself."
-        : `From all sources. Only a stored ${noun} can be changed.`,
+        : `From all sources. Only a stored ${kind} can be changed.`,
     responses: { 200: { description: `The ${plural}.`, schema: listShape } },
     handle() {
       const data = entriesOf(kind, services).map(shapeOf);
@@ -136,19 +136,18 @@ function listRoute({ kind, path, noun }: Collection, services: ConfigurationServ
   });
 }
 
-function createRoute({ kind, path, noun }: Collection, services: ConfigurationServices) {
-  const plural = path.slice(path.lastIndexOf("/") + 1);
+function createRoute({ kind, plural, path }: Collection, services: ConfigurationServices) {
   return route({
     ...common,
     method: "POST",
     path,
     operationId: `admin.${plural}.create`,
-    summary: `Store a ${noun}`,
-    description: `The ${noun} is in force on every instance within a second. It replaces one of the environment or the file with its id.`,
+    summary: `Store a ${kind}`,
+    description: `The ${kind} is in force on every instance within a second. It replaces one of the environment or the file with its id.`,
     maxBodyBytes: MAX_BODY_BYTES,
     asksOtherServers: true,
     body: Type.Object(storedMembers(kind), { additionalProperties: false }),
-    responses: { 201: { description: `The ${noun}.`, schema: entryShape }, 409: CONFLICT },
+    responses: { 201: { description: `The ${kind}.`, schema: entryShape }, 409: CONFLICT },
     async handle(context) {
       const body = context.body as { readonly id: string };
       const entry = await services.stored.create(kind, body, context.author);
@@ -157,15 +156,14 @@ function createRoute({ kind, path, noun }: Collection, services: ConfigurationSe
   });
 }
 
-function retrieveRoute({ kind, one, path, noun }: Collection, services: ConfigurationServices) {
-  const plural = path.slice(path.lastIndexOf("/") + 1);
+function retrieveRoute({ kind, plural, one }: Collection, services: ConfigurationServices) {
   return route({
     ...common,
     method: "GET",
     path: one,
     operationId: `admin.${plural}.retrieve`,
-    summary: `Retrieve a configured ${noun}`,
-    responses: { 200: { description: `The ${noun}.`, schema: entryShape }, 404: NOT_FOUND },
+    summary: `Retrieve a configured ${kind}`,
+    responses: { 200: { description: `The ${kind}.`, schema: entryShape }, 404: NOT_FOUND },
     handle(context) {
       const id = idOf(context);
       const entry = entriesOf(kind, services).find((other) => other.id === id);
@@ -175,21 +173,20 @@ function retrieveRoute({ kind, one, path, noun }: Collection, services: Configur
   });
 }
 
-function updateRoute({ kind, one, path, noun }: Collection, services: ConfigurationServices) {
-  const plural = path.slice(path.lastIndexOf("/") + 1);
+function updateRoute({ kind, plural, one }: Collection, services: ConfigurationServices) {
   return route({
     ...common,
     method: "PATCH",
     path: one,
     operationId: `admin.${plural}.update`,
-    summary: `Change a stored ${noun}`,
+    summary: `Change a stored ${kind}`,
     description:
       'The header `If-Match: "<version>"` names the version that is changed. Null removes a member. Running requests keep what they were admitted with.',
     maxBodyBytes: MAX_BODY_BYTES,
     asksOtherServers: true,
     body: Type.Object(changedMembers(kind), { additionalProperties: false }),
     responses: {
-      200: { description: `The ${noun}.`, schema: entryShape },
+      200: { description: `The ${kind}.`, schema: entryShape },
       404: NOT_FOUND,
       409: CONFLICT,
     },
@@ -203,17 +200,16 @@ function updateRoute({ kind, one, path, noun }: Collection, services: Configurat
   });
 }
 
-function deleteRoute({ kind, one, path, noun }: Collection, services: ConfigurationServices) {
-  const plural = path.slice(path.lastIndexOf("/") + 1);
+function deleteRoute({ kind, plural, one }: Collection, services: ConfigurationServices) {
   return route({
     ...common,
     method: "DELETE",
     path: one,
     operationId: `admin.${plural}.delete`,
-    summary: `Delete a stored ${noun}`,
+    summary: `Delete a stored ${kind}`,
     description: 'The header `If-Match: "<version>"` names the version that is deleted.',
     responses: {
-      200: { description: `The ${noun} was deleted.`, schema: deletedShape },
+      200: { description: `The ${kind} was deleted.`, schema: deletedShape },
       404: NOT_FOUND,
       409: CONFLICT,
     },
@@ -228,15 +224,14 @@ function deleteRoute({ kind, one, path, noun }: Collection, services: Configurat
 
 /** Returns the route of the test, and a second form of its path for ids with a slash that is not encoded. */
 function testRoutes(
-  { kind, path, noun, hasSlashes }: Collection,
+  { kind, plural, path, hasSlashes }: Collection,
   services: ConfigurationServices,
 ): RouteDefinition[] {
-  const plural = path.slice(path.lastIndexOf("/") + 1);
   const definition = {
     ...common,
     method: "POST",
     asksOtherServers: true,
-    summary: `Test a ${noun}`,
+    summary: `Test a ${kind}`,
     description:
       "Requests the model list of the provider. If a model is named, also sends it a chat with at most one token of output, which the provider may charge. The status is 200 even if the provider fails.",
     body: Type.Object(
@@ -265,7 +260,7 @@ function testRoutes(
       ...definition,
       path: `${path}/:id/test`,
       operationId: `admin.${plural}.test`,
-      handle: (context) => test(decoded(context.params.id), context.body),
+      handle: (context) => test(nameInPath(context.params.id), context.body),
     }),
     ...(hasSlashes
       ? [
@@ -273,7 +268,7 @@ function testRoutes(
             ...definition,
             path: `${path}/:id/:slug/test`,
             handle: ({ params, body }) =>
-              test(`${decoded(params.id)}/${decoded(params.slug)}`, body),
+              test(`${nameInPath(params.id)}/${nameInPath(params.slug)}`, body),
           }),
         ]
       : []),
@@ -315,17 +310,7 @@ function shapeOf({ updatedAtMs, ...entry }: ConfiguredEntry) {
 }
 
 function idOf({ params }: Pick<RequestContext, "params">): string {
-  return decoded(params["*"] ?? params.id ?? "");
-}
-
-/** Returns the id in a path. Clients send a slash in an id raw or encoded. */
-function decoded(id: string): string {
-  try {
-    return decodeURIComponent(id);
-  } catch {
-    // Invalid encoding is left unchanged and matches no entry.
-    return id;
-  }
+  return nameInPath(params["*"] ?? params.id ?? "");
 }
 
 /** Returns the members of a stored entry: those of the file, without the names of variables and files. */

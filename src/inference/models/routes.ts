@@ -242,10 +242,10 @@ function compareRoute(catalogue: ModelCatalogue): RouteDefinition {
 }
 
 /**
- * Returns the model's name from the wildcard of a path. It arrives in the form that the client sent: `a/b` or
- * `a%2Fb`.
+ * Returns the name of a model or alias from a parameter of a path. It arrives in the form that the client sent: `a/b`
+ * or `a%2Fb`.
  */
-function nameInPath(wildcard: string): string {
+export function nameInPath(wildcard: string): string {
   try {
     return decodeURIComponent(wildcard);
   } catch {

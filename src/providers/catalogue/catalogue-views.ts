@@ -65,30 +65,19 @@ export class CatalogueViews {
     const seen = this.#seenBy.get(organizationId);
     const hasAliases = this.#organizationsWithAliases.has(organizationId);
     if (seen === undefined && !hasAliases) return this.shared;
-    const key = hasAliases ? organizationId : (seen ?? "");
-    const cache = hasAliases ? this.#aliased : this.#views;
-    let view = cache.get(key);
-    if (view === undefined) {
-      view = this.#versioned(this.#aliasing(this.#restricted(organizationId), organizationId));
-      evictOldest(cache, hasAliases ? MAX_ALIASED : MAX_VIEWS);
-    } else if (!hasAliases) {
-      cache.delete(key);
-    }
-    if (cache.get(key) === undefined) cache.set(key, view);
-    return view;
+    const make = () =>
+      this.#versioned(this.#aliasing(this.#restricted(organizationId), organizationId));
+    return hasAliases
+      ? cachedIn(this.#aliased, MAX_ALIASED, organizationId, make)
+      : cachedIn(this.#views, MAX_VIEWS, seen ?? "", make);
   }
 
   /** Returns the restricted catalogue of an organization, without aliases. Organizations that see the same share it. */
   #restricted(organizationId: string): ModelIndex {
     const seen = this.#seenBy.get(organizationId);
-    const key = `without aliases\n${seen ?? ""}`;
-    let index = this.#views.get(key);
-    if (index === undefined) {
-      index = this.#build(seen === undefined ? undefined : organizationId);
-      evictOldest(this.#views, MAX_VIEWS);
-      this.#views.set(key, index);
-    }
-    return index;
+    return cachedIn(this.#views, MAX_VIEWS, `without aliases\n${seen ?? ""}`, () =>
+      this.#build(seen === undefined ? undefined : organizationId),
+    );
   }
 
   #aliasing(index: ModelIndex, organizationId: string | undefined): ModelIndex {
@@ -141,11 +130,19 @@ export class CatalogueViews {
   }
 }
 
-/** Removes the entry that was added longest ago if the map is full. */
-function evictOldest(map: Map<string, unknown>, max: number): void {
-  if (map.size < max) return;
-  const [oldest] = map.keys();
-  if (oldest !== undefined) map.delete(oldest);
+/** Returns the view under a key, or makes it. The view that was used longest ago is removed from a full cache. */
+function cachedIn(
+  cache: Map<string, ModelIndex>,
+  max: number,
+  key: string,
+  make: () => ModelIndex,
+): ModelIndex {
+  const view = cache.get(key) ?? make();
+  cache.delete(key);
+  const [oldest] = cache.keys();
+  if (cache.size >= max && oldest !== undefined) cache.delete(oldest);
+  cache.set(key, view);
+  return view;
 }
 
 function organizationsWithAliases({ aliases }: Restrictions): ReadonlySet<string> {
