@@ -131,9 +131,9 @@ export async function findDueBatches(
 export async function beginLines(
   sql: DatabaseTransaction,
   id: string,
-  total: number,
+  { total, models }: { readonly total: number; readonly models: readonly string[] },
 ): Promise<void> {
-  await sql`UPDATE batches SET total = ${total}, attempts = 0,
+  await sql`UPDATE batches SET total = ${total}, models = ${sql.array([...models])}, attempts = 0,
       status = CASE status WHEN 'validating' THEN 'in_progress' ELSE status END,
       in_progress_at = clock_timestamp()
     WHERE id = ${id} AND in_progress_at IS NULL`;

@@ -114,6 +114,13 @@ export interface ConfigurationUse {
 
 const MAX_USES = 20;
 
+/** Returns the distinct models that the lines of open batches name, of all organizations. */
+export async function modelsOfOpenBatches(sql: DatabaseTransaction): Promise<string[]> {
+  const rows = await sql<{ model: string }[]>`
+    SELECT DISTINCT unnest(models) AS model FROM batches WHERE ended_at IS NULL`;
+  return rows.map(({ model }) => model);
+}
+
 /**
  * Returns work of all organizations that needs one of the providers or models: open batches, fine-tuning jobs that
  * have not ended, and fine-tuned models. At most 20, of each kind the oldest first.
@@ -123,14 +130,23 @@ export async function configurationUses(
   {
     providers,
     models,
-  }: { readonly providers: readonly string[]; readonly models: readonly string[] },
+    names,
+  }: {
+    readonly providers: readonly string[];
+    readonly models: readonly string[];
+    /** Names of models, as the lines of batches have them. */
+    readonly names: readonly string[];
+  },
 ): Promise<ConfigurationUse[]> {
   const [ofProviders, ofModels] = [sql.array([...providers]), sql.array([...models])];
+  const named = sql.array([...names]);
   return sql<ConfigurationUse[]>`
     SELECT type, id FROM (
       SELECT DISTINCT 'batch' AS type, batch_id AS id FROM provider_batches
       WHERE state IN ('filling', 'ordered', 'running')
         AND (provider_id = ANY (${ofProviders}) OR model = ANY (${ofModels}))
+      UNION
+      SELECT 'batch', id FROM batches WHERE ended_at IS NULL AND models && ${named}::text[]
       UNION ALL
       SELECT 'fine_tuning_job', id FROM fine_tuning_jobs
       WHERE due_at IS NOT NULL

@@ -35,6 +35,8 @@ export const batches = pgTable(
     metadata: jsonb("metadata").$type<Readonly<Record<string, string>>>(),
     /** Errors of a failed batch. */
     faults: jsonb("faults").$type<readonly BatchFault[]>(),
+    /** The distinct models that its lines name. Null before the input was read. */
+    models: text("models").array(),
     total: integer("total").notNull().default(0),
     completed: integer("completed").notNull().default(0),
     failed: integer("failed").notNull().default(0),

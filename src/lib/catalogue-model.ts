@@ -52,6 +52,8 @@ export interface FineTuningTerms {
   readonly trainingTokenFemto: FemtoUsd;
   /** Prices of the fine-tuned models. */
   readonly tunedPrices: ModelPrices;
+  /** Absent: built in. */
+  readonly priceSource?: PriceSource;
 }
 
 /** The origin of prices: the gateway's lists, the provider's own list, the file, or entries that operators stored. */

@@ -1,5 +1,6 @@
 import type { ByteBuffer } from "../lib/byte-buffer.ts";
 import type { Usage } from "../lib/usage.ts";
+import type { ProxySettings } from "../platform/config/outbound-proxies.ts";
 import type { AudioFields } from "./audio/fields.ts";
 import type { BasisPoints, ProviderBatches } from "./batches.ts";
 import type { ChatBody } from "./chat-body.ts";
@@ -516,6 +517,10 @@ export interface ProviderSettings {
   /** Facts of a key that belongs to an organization. URLs inside such a key are ignored. */
   readonly byokKey?: { readonly atOperatorsAddress: boolean } | undefined;
   readonly maxParallelRequests?: number | undefined;
+  /** Headers that each call sends in addition. They replace those with the same name. */
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** Absent: the proxies of the environment. */
+  readonly proxy?: ProxySettings | undefined;
   /** The organizations that can use the provider. Absent: all. */
   readonly organizations?: readonly string[] | undefined;
   /** Price of batches as a share of the live prices, in 1/10,000. Absent: batches are not used. */

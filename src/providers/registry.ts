@@ -26,6 +26,7 @@ import { openAiVariant, takesItems } from "./openai/openai-variants.ts";
 import { answeringClient, recordedRequest } from "./recorded-calls.ts";
 import { createStabilityProvider } from "./stability/stability-provider.ts";
 import { failureOfThrown } from "./transport/call-failures.ts";
+import { configuredClient } from "./transport/configured-client.ts";
 import { checkKeyByModelList } from "./transport/key-check.ts";
 import type { HttpClient } from "./transport/provider-response.ts";
 import { endpointUrl } from "./transport/request-head.ts";
@@ -151,17 +152,19 @@ function withKeys(
   dependencies: ProviderDependencies,
 ): Provider {
   const { apiKeys = [], collectsNoData = false, maxParallelRequests } = entry;
+  const client = configuredClient(dependencies.httpClient, entry);
+  const ofProvider = { ...dependencies, httpClient: client };
   const ofKey = (apiKey: string | undefined): Provider => {
     const settings = { ...entry, apiKey };
     const make = (httpClient: HttpClient): Provider => ({
       ...reportingFailures(
-        withAudioFields(entry.type, create(settings, { ...dependencies, httpClient })),
+        withAudioFields(entry.type, create(settings, { ...ofProvider, httpClient })),
       ),
       collectsNoData,
       ...(maxParallelRequests !== undefined && { maxParallelRequests }),
     });
-    const batches = batchesOf(settings, dependencies, make);
-    return { ...make(dependencies.httpClient), ...(batches !== undefined && { batches }) };
+    const batches = batchesOf(settings, ofProvider, make);
+    return { ...make(client), ...(batches !== undefined && { batches }) };
   };
   const first = ofKey(entry.apiKey);
   if (apiKeys.length < 2) return first;

@@ -1,7 +1,11 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { createServer, type IncomingHttpHeaders } from "node:http";
+import type { AddressInfo } from "node:net";
+import { createBatch, endedBatch, readBatch, requestLine } from "../support/batches.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { addOperator } from "../support/operator-keys.ts";
 import { type StubProvider, startStubProvider } from "../support/stub-provider.ts";
+import { until } from "../support/until.ts";
 
 type Fields = Record<string, unknown>;
 
@@ -42,6 +46,12 @@ afterAll(async () => {
   first.stop();
   second.stop();
 });
+
+const ANSWER = {
+  ...{ id: "chatcmpl-1", object: "chat.completion", created: 1, model: "stub" },
+  choices: [{ index: 0, message: { role: "assistant", content: "Hi" }, finish_reason: "stop" }],
+  usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 },
+};
 
 async function admin(method: string, path: string, body?: unknown, version?: number) {
   const headers: Record<string, string> =
@@ -346,6 +356,85 @@ test("what others need is not deleted, and the error lists the users", async () 
     code: "in_use",
     used_by: [{ type: "alias", id: "of-used" }],
   });
+});
+
+test("a model that lines of an open batch name is neither deleted nor changed so that it is lost", async () => {
+  await admin("POST", "models", {
+    ...model("acme/slow", []),
+    endpoints: [{ provider: "sandbox", model: "slow-first-token" }],
+  });
+  await admin("POST", "aliases", { id: "batch-name", models: [{ id: "acme/slow" }] });
+  const body = { messages: [{ role: "user", content: "Hi" }], max_tokens: 4 };
+  const lines = ["acme/slow", "batch-name"]
+    .map((name, at) => requestLine(String(at), { ...body, model: name }))
+    .join("");
+  const { id } = await createBatch(gateway, lines);
+  await until("its lines are read", async () => (await readBatch(gateway, id)).in_progress_at > 0);
+  const use = { type: "batch", id };
+  const deleted = await admin("DELETE", "aliases/batch-name", undefined, 1);
+  expect(deleted).toMatchObject({ status: 409, body: { error: { used_by: [use] } } });
+  const hidden = await admin("PATCH", "models/acme/slow", { endpoints: [] }, 1);
+  expect(hidden.status).toBe(400);
+  const lost = await admin("DELETE", "models/acme/slow", undefined, 1);
+  expect(lost.body.error.used_by).toContainEqual(use);
+  await endedBatch(gateway, id);
+  expect((await admin("DELETE", "aliases/batch-name", undefined, 1)).status).toBe(200);
+  expect((await admin("DELETE", "models/acme/slow", undefined, 1)).status).toBe(200);
+});
+
+test("headers of a provider reach it through its proxy, and are not shown", async () => {
+  const seen: { url: string | undefined; headers: IncomingHttpHeaders }[] = [];
+  const proxy = createServer((request, response) => {
+    seen.push({ url: request.url, headers: request.headers });
+    request.resume();
+    response.setHeader("content-type", "application/json");
+    response.end(JSON.stringify(request.method === "GET" ? { data: [] } : ANSWER));
+  });
+  await new Promise<void>((resolve) => proxy.listen(0, "127.0.0.1", resolve));
+  const { port } = proxy.address() as AddressInfo;
+  const entry = {
+    ...{ id: "proxied", type: "openai-compatible", base_url: "http://models.example/v1" },
+    headers: { "X-Team": "secret-of-header", Authorization: "Token of-header" },
+    proxy: `http://user:secret-of-proxy@127.0.0.1:${port}`,
+  };
+  const refused = await admin("POST", "providers", { ...entry, headers: { Host: "evil" } });
+  expect(refused.body.error).toMatchObject({ code: "invalid_body", param: "headers" });
+  const created = await admin("POST", "providers", entry);
+  expect(created).toMatchObject({ status: 201, body: { health: "ok" } });
+  const shown = JSON.stringify((await admin("GET", "providers/proxied")).body);
+  expect(shown).toContain("X-Team");
+  expect(shown).not.toContain("secret-of");
+  await admin("POST", "models", model("acme/proxied", ["proxied"]));
+  expect((await chat("acme/proxied")).status).toBe(200);
+  const { url, headers } = seen.at(-1)!;
+  expect(url).toBe("http://models.example/v1/chat/completions");
+  expect(headers).toMatchObject({ "x-team": "secret-of-header", authorization: "Token of-header" });
+  expect(headers["proxy-authorization"]).toBe(`Basic ${btoa("user:secret-of-proxy")}`);
+  // A change of another member keeps both.
+  await admin("PATCH", "providers/proxied", { max_parallel_requests: 5 }, 1);
+  expect((await chat("acme/proxied")).status).toBe(200);
+  expect(seen.at(-1)!.headers["x-team"]).toBe("secret-of-header");
+  proxy.close();
+});
+
+test("a price entry sets the prices of tuned models", async () => {
+  const trained = "sandbox/chat-2026-01-01";
+  const entry = { id: "tuned", model: trained, pricing: { tuned_input_cost_per_token: 5e-6 } };
+  expect((await admin("POST", "prices", entry)).status).toBe(201);
+  const tuned = "ft:priced";
+  await gateway.sql`
+    INSERT INTO tuned_models (id, organization_id, job_id, base_model, provider_id, provider_model, created_at)
+    SELECT ${tuned}, id, 'ftjob-priced', ${trained}, 'sandbox', 'chat-2026-01-01', now() FROM organizations LIMIT 1`;
+  await chat(tuned);
+  await chat(trained);
+  const rows = await gateway.sql`
+    SELECT model, details->>'price_source' AS source FROM transactions WHERE model IN (${tuned}, ${trained})`;
+  expect(new Map(rows.map((row) => [row.model, row.source]))).toEqual(
+    new Map([
+      [tuned, "stored"],
+      [trained, "built_in"],
+    ]),
+  );
 });
 
 test("a provider that does not answer is stored, marked and not used", async () => {

@@ -67,6 +67,7 @@ test("a migration that does not get its locks is tried again until it does", asy
     await sql`DELETE FROM drizzle.__drizzle_migrations
       WHERE id > (SELECT min(id) FROM drizzle.__drizzle_migrations)`;
     await sql`DROP TABLE configuration_entries`;
+    await sql`ALTER TABLE batches DROP COLUMN models`;
     await sql`DROP AGGREGATE usage_sum_quantities(jsonb)`;
     for (const table of ["usage_rollups", "usage_subjects", "usage_totals"]) {
       await sql`ALTER TABLE ${sql(table)} DROP COLUMN quantities`;

@@ -5,6 +5,7 @@ import type { ProviderConfig } from "../../platform/config/providers.ts";
 import type { StoredKind } from "../../platform/config/stored.ts";
 import { describeModelDetail } from "../../providers/catalogue/describe-model.ts";
 import { prefixOf } from "../provider-keys/provider-keys.ts";
+import { maskedValues } from "./entry-secrets.ts";
 
 /** The origin of an entry. */
 export type EntryOrigin = "environment" | "file" | "stored" | "built_in" | "provider_list";
@@ -89,6 +90,10 @@ function providerMembers(provider: ProviderConfig): object {
     ...(collectsNoData !== undefined && { data_collection: collectsNoData ? "deny" : "allow" }),
     ...(provider.maxParallelRequests !== undefined && {
       max_parallel_requests: provider.maxParallelRequests,
+    }),
+    ...(provider.headers !== undefined && { headers: maskedValues(provider.headers) }),
+    ...(provider.proxy !== undefined && {
+      proxy: `http://${provider.proxy.hostname}:${provider.proxy.port}`,
     }),
     ...(provider.organizations !== undefined && { organizations: provider.organizations }),
   };

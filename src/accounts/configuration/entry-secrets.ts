@@ -1,4 +1,5 @@
 import type { StoredEntry } from "../../../db/queries/configuration.ts";
+import { MASKED, maskUrl } from "../../platform/config/config-error.ts";
 import { prefixOf } from "../provider-keys/provider-keys.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
@@ -15,7 +16,7 @@ const SHOWN_OF_AWS = ["region"];
 
 /** Splits an entry of the configuration in two: one part that can be shown, and one that must be sealed. */
 export function splitSecrets(entry: Fields): SplitEntry {
-  const { api_key: key, api_keys: keys, aws, key_prefix: _, ...rest } = entry;
+  const { api_key: key, api_keys: keys, aws, headers, proxy, key_prefix: _, ...rest } = entry;
   const body: Record<string, unknown> = { ...rest };
   const secrets: Record<string, unknown> = {};
   if (typeof key === "string") {
@@ -29,10 +30,18 @@ export function splitSecrets(entry: Fields): SplitEntry {
       ...others,
     }));
   }
-  if (typeof aws === "object" && aws !== null) {
+  if (isFields(aws)) {
     const members = Object.entries(aws);
     secrets.aws = aws;
     body.aws = Object.fromEntries(members.filter(([name]) => SHOWN_OF_AWS.includes(name)));
+  }
+  if (isFields(headers)) {
+    secrets.headers = headers;
+    body.headers = maskedValues(headers);
+  }
+  if (typeof proxy === "string") {
+    secrets.proxy = proxy;
+    body.proxy = maskUrl(proxy);
   }
   return { body, secrets: Object.keys(secrets).length === 0 ? undefined : secrets };
 }
@@ -44,4 +53,13 @@ export function changedEntry(entry: Fields, changes: Fields): Fields {
   const { api_key: _, api_keys: __, key_prefix: ___, ...withoutKeys } = entry;
   const merged = { ...(changesKeys ? withoutKeys : entry), ...changes };
   return Object.fromEntries(Object.entries(merged).filter(([, value]) => value !== null));
+}
+
+/** Returns the names with a mark in place of each value. */
+export function maskedValues(values: Fields): Fields {
+  return Object.fromEntries(Object.keys(values).map((name) => [name, MASKED]));
+}
+
+function isFields(value: unknown): value is Fields {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -5,6 +5,7 @@ import {
   changeConfiguration,
   configurationUses,
   type EntryWrite,
+  modelsOfOpenBatches,
   noteReachable,
   type StoredEntry,
 } from "../../../db/queries/configuration.ts";
@@ -281,34 +282,36 @@ function afterChanges(before: StoredEntries, changes: readonly EntryChange[]): S
   return after as unknown as StoredEntries;
 }
 
-/** Throws 409 in_use if a deleted entry is needed by entries that stay, or by running work. */
+/**
+ * Throws 409 in_use if a deleted entry is needed by entries that stay, or if running work needs a provider or a model
+ * that would no longer exist.
+ */
 async function assertUnused(
   transaction: DatabaseTransaction,
   changes: readonly EntryChange[],
-  { faults, lostModels, lostProviders }: Preview,
+  { faults, lostModels, lostProviders, losesName }: Preview,
 ): Promise<void> {
   const deleted = changes.filter(({ entry }) => entry === null);
-  if (deleted.length === 0) return;
   const written = new Set(
     changes.flatMap(({ kind, id, entry }) => (entry === null ? [] : storedSource(kind, id))),
   );
   const needing = new Map(
-    faults.flatMap((fault) => {
+    (deleted.length === 0 ? [] : faults).flatMap((fault) => {
       const { kind, id } = faultSubject(fault) ?? {};
       if (kind === undefined || id === undefined || written.has(storedSource(kind, id))) return [];
       return [[storedSource(kind, id), { type: kind, id }] as const];
     }),
   );
-  const running = await configurationUses(transaction, {
-    providers: lostProviders,
-    models: lostModels,
-  });
+  const names = (await modelsOfOpenBatches(transaction)).filter(losesName);
+  const lost = { providers: lostProviders, models: lostModels, names };
+  const isAnyLost = Object.values(lost).some((ids) => ids.length > 0);
+  const running = isAnyLost ? await configurationUses(transaction, lost) : [];
   const uses: { readonly type: StoredKind | ConfigurationUse["type"]; readonly id: string }[] = [
     ...needing.values(),
     ...running,
   ];
   if (uses.length === 0) return;
-  const { kind, id } = deleted[0]!;
+  const { kind, id } = deleted[0] ?? changes[0]!;
   const list = uses.map(({ type, id: user }) => `${type.replaceAll("_", " ")} ${user}`).join(", ");
   throw new GatewayError("in_use", `The ${kind} "${id}" is in use: ${list}.`, {
     fields: { used_by: uses },
@@ -332,7 +335,7 @@ function faultSubject(
   const [, kind, path] = match as unknown as [string, StoredKind, string];
   // The id of a model or alias has slashes of its own, so the field begins at the first member's name.
   const field =
-    /\/((?:id|type|base_url|api_keys?|aws|project|location|deployments|batches|batch_price_share|endpoints|models|pricing|max_parallel_requests|\w*cost_per_\w+|image_prices)(?:\/.*)?)$/.exec(
+    /\/((?:id|type|base_url|api_keys?|aws|project|location|deployments|batches|batch_price_share|endpoints|models|pricing|max_parallel_requests|headers|proxy|\w*cost_per_\w+|image_prices)(?:\/.*)?)$/.exec(
       path,
     );
   const id = field === null ? path : path.slice(0, field.index);

@@ -60,6 +60,8 @@ export interface Preview {
   readonly faults: readonly string[];
   readonly lostProviders: readonly string[];
   readonly lostModels: readonly string[];
+  /** Returns true if a request with this model would no longer find it. */
+  losesName(name: string): boolean;
 }
 
 const READ_ENTRIES: Query<StoredEntry[]> = {
@@ -215,7 +217,13 @@ export class LiveConfiguration {
       const ids = new Set(left.map(({ id }) => id));
       return all.filter(({ id }) => !ids.has(id)).map(({ id }) => id);
     };
+    const [namesBefore, namesAfter] = [current, next].map(({ config, catalogue }) => {
+      const index = createModelIndex(catalogue);
+      const aliases = new Set(config.aliases.map(({ id }) => id));
+      return (name: string) => aliases.has(name) || index.resolve(name) !== undefined;
+    });
     return {
+      losesName: (name) => namesBefore!(name) && !namesAfter!(name),
       faults: faults.all.filter((fault) => !present.all.includes(fault)),
       lostProviders: lost(current.config.providers, next.config.providers),
       lostModels: lost(current.catalogue.models, next.catalogue.models),

@@ -177,7 +177,7 @@ export class BatchOwner {
     const checked = await checkInput(input, batch.endpoint);
     await this.#runs.guarded(run, async (sql) => {
       if ("faults" in checked) await emitEnd(sql, await failBatch(sql, batch.id, checked.faults));
-      else await beginLines(sql, batch.id, checked.total);
+      else await beginLines(sql, batch.id, checked);
     });
   }
 

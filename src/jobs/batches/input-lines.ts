@@ -11,6 +11,8 @@ import { checkBatchLine, MAX_LINE_BYTES } from "../files/json-lines-check.ts";
 export const MAX_INPUT_BYTES = 200 * 1024 * 1024;
 export const MAX_LINES = 50_000;
 const MAX_FAULTS = 100;
+/** Models of a batch that are recorded, so that an operator does not delete them. */
+const MAX_MODELS = 1_000;
 
 /** A request of a batch. */
 export interface BatchLine {
@@ -77,21 +79,29 @@ function batchLine({ line, bytes }: RawLine): ReadLine | undefined {
 const UNFIT_FIELDS = ["stream", "background"] as const;
 const IDEMPOTENCY_FIELD = "metadata.idempotency_key";
 
+interface CheckedInput {
+  readonly total: number;
+  readonly models: readonly string[];
+}
+
 /**
- * Reads an input file to its end. Returns the number of requests, or up to a hundred faults. The upload has
- * already checked each line separately.
+ * Reads an input file to its end. Returns the number of requests and the models that they name, or up to a hundred
+ * faults. The upload has already checked each line separately.
  */
 export async function checkInput(
   content: ReadableStream<Uint8Array>,
   endpoint: string,
-): Promise<{ readonly total: number } | { readonly faults: readonly BatchFault[] }> {
+): Promise<CheckedInput | { readonly faults: readonly BatchFault[] }> {
   const customIds = new Set<string>();
+  const models = new Set<string>();
   const faults: BatchFault[] = [];
   try {
     for await (const line of readBatchLines(content)) {
       const fault = faultOf(line, endpoint, customIds);
       if (fault !== undefined) faults.push(fault);
       customIds.add(line.customId);
+      const { model } = line.body;
+      if (typeof model === "string" && models.size < MAX_MODELS) models.add(model);
       if (customIds.size > MAX_LINES) {
         faults.push(
           wholeFault("too_many_requests", `The file has more than ${MAX_LINES} requests.`),
@@ -105,7 +115,7 @@ export async function checkInput(
     return { faults: [...faults, { code: "invalid_json_line", message, line, param: null }] };
   }
   if (customIds.size === 0) return { faults: [wholeFault("empty_file", "The file is empty.")] };
-  return faults.length > 0 ? { faults } : { total: customIds.size };
+  return faults.length > 0 ? { faults } : { total: customIds.size, models: [...models] };
 }
 
 function faultOf(

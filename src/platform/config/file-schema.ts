@@ -37,6 +37,15 @@ const VariableName = Type.String({
   pattern: "^[A-Za-z_][A-Za-z0-9_]*$",
   description: "the name of an environment variable",
 });
+const HeaderName = Type.String({
+  pattern: "^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}$",
+  description: "the name of a header",
+});
+const HeaderValue = Type.String({
+  pattern: "^[\\x20-\\x7e]*$",
+  maxLength: 8192,
+  description: "a text of printable ASCII characters",
+});
 const Weight = Type.Number({
   minimum: 0,
   maximum: 1_000_000,
@@ -115,6 +124,15 @@ const ProviderEntry = Type.Object(
       }),
     ),
     max_parallel_requests: Type.Optional(ParallelRequests),
+    /** Headers that each call sends in addition. They replace those with the same name. */
+    headers: Type.Optional(
+      Type.Record(HeaderName, HeaderValue, {
+        maxProperties: 32,
+        description: "an object of at most 32 headers and their values",
+      }),
+    ),
+    /** URL of the proxy for its calls, in place of that of the environment. */
+    proxy: Type.Optional(Text(2048)),
     batches: Type.Optional(Batches),
     batch_price_share: Type.Optional(BatchPriceShare),
     organizations: Type.Optional(Organizations),
@@ -170,6 +188,14 @@ const pricing = {
   ...unitPrices,
 };
 
+/** The prices of training a model, and of the models that result. */
+const tuningPrices = {
+  training_cost_per_token: Type.Optional(Cost),
+  tuned_input_cost_per_token: Type.Optional(Cost),
+  tuned_cached_input_cost_per_token: Type.Optional(Cost),
+  tuned_output_cost_per_token: Type.Optional(Cost),
+};
+
 /** The prices and limits that a model's entry and each of its endpoints can state. */
 const terms = {
   context_length: Type.Optional(Tokens),
@@ -208,10 +234,7 @@ const ModelEntry = Type.Object(
       Type.Enum([...MODEL_CATEGORIES], { description: `one of ${MODEL_CATEGORIES.join(", ")}` }),
     ),
     ...terms,
-    training_cost_per_token: Type.Optional(Cost),
-    tuned_input_cost_per_token: Type.Optional(Cost),
-    tuned_cached_input_cost_per_token: Type.Optional(Cost),
-    tuned_output_cost_per_token: Type.Optional(Cost),
+    ...tuningPrices,
     capabilities: Type.Optional(Capabilities),
     batches: Type.Optional(Batches),
     batch_price_share: Type.Optional(BatchPriceShare),
@@ -256,11 +279,14 @@ const PriceEntry = Type.Object(
     model: Text(256),
     /** The provider whose endpoint has the prices. Absent: all endpoints of the model. */
     provider: Type.Optional(Id),
-    pricing: Type.Object(pricing, {
-      additionalProperties: false,
-      minProperties: 1,
-      description: "an object with at least one price",
-    }),
+    pricing: Type.Object(
+      { ...pricing, ...tuningPrices },
+      {
+        additionalProperties: false,
+        minProperties: 1,
+        description: "an object with at least one price",
+      },
+    ),
     /** The time from which the prices apply. Absent: always. */
     valid_from: Type.Optional(
       Type.String({ format: "date-time", description: "a time like 2026-01-31T00:00:00Z" }),

@@ -26,13 +26,18 @@ const NO_PROXY = ["no_proxy", "NO_PROXY"];
 export function readOutboundProxies(environment: Environment): OutboundProxies {
   const [, exempt = ""] = firstSet(environment, NO_PROXY) ?? [];
   return {
-    http: proxyOf(firstSet(environment, HTTP_PROXY)),
-    https: proxyOf(firstSet(environment, HTTPS_PROXY)),
+    http: proxyOf(environment, HTTP_PROXY),
+    https: proxyOf(environment, HTTPS_PROXY),
     exempt: exempt
       .toLowerCase()
       .split(/[\s,]+/)
       .filter((entry) => entry !== ""),
   };
+}
+
+function proxyOf(environment: Environment, names: readonly string[]): ProxySettings | undefined {
+  const set = firstSet(environment, names);
+  return set && proxySettings(...set);
 }
 
 function firstSet(
@@ -46,15 +51,18 @@ function firstSet(
   return undefined;
 }
 
-function proxyOf(setting: readonly [string, string] | undefined): ProxySettings | undefined {
-  if (setting === undefined) return undefined;
-  const [name, text] = setting;
+/**
+ * Returns the proxy with a URL, which can contain credentials. Throws ConfigError, which contains none.
+ *
+ * @param setting the setting, for messages
+ */
+export function proxySettings(setting: string, text: string): ProxySettings {
   // "proxy:3128" is common too, but URL.parse would read "proxy:" as the scheme.
   const url = URL.parse(/^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`);
   const isPlain = url !== null && url.protocol === "http:" && url.hostname !== "";
   const credentials = isPlain ? credentialsOf(url) : undefined;
   if (!isPlain || credentials === null) {
-    throw refuse(name, maskUrl(text), "an http:// URL of a proxy, such as http://proxy:3128");
+    throw refuse(setting, maskUrl(text), "an http:// URL of a proxy, such as http://proxy:3128");
   }
   return {
     hostname: url.hostname.replace(/^\[|\]$/g, ""),

@@ -1,12 +1,14 @@
 import { BASIS_POINTS } from "../../lib/money.ts";
 import { didYouMean } from "../../lib/nearest-names.ts";
 import { AddressPolicy, addressOfHost } from "../../lib/public-address.ts";
+import { CLIENT_FIELDS } from "../../lib/request-fields.ts";
 import { AWS_KEY_VARIABLES, isEnabledByAws } from "./aws-access.ts";
 import { type CloudSettings, cloudSettings, credential, usualAddress } from "./cloud-settings.ts";
 import { ConfigError, type ConfigFaults, MASKED, refuse } from "./config-error.ts";
 import { type Environment, httpUrl, variable } from "./environment.ts";
 import type { FileContents, ProviderOfFile } from "./file.ts";
 import type { ProviderEntry } from "./file-schema.ts";
+import { type ProxySettings, proxySettings } from "./outbound-proxies.ts";
 import { PROVIDER_TYPES, type ProviderType, providerType } from "./provider-types.ts";
 
 /** The provider that is enabled unless the file says `"sandbox": false`. */
@@ -38,6 +40,10 @@ export interface ProviderConfig extends Omit<CloudSettings, "baseUrl"> {
    * The price of its batches in 1/10000 of the usual prices. If undefined, batches are not used.
    */
   readonly batchPriceShare?: number;
+  /** Headers that each call sends in addition. They replace those with the same name. */
+  readonly headers?: Readonly<Record<string, string>>;
+  /** If undefined, the proxies of the environment are used. */
+  readonly proxy?: ProxySettings;
   /** The organizations that can use it. If undefined, all. */
   readonly organizations?: readonly string[];
 }
@@ -105,6 +111,8 @@ export function providerOfFile(
   const limited = {
     ...(maxParallelRequests !== undefined && { maxParallelRequests }),
     ...(entry.organizations !== undefined && { organizations: entry.organizations }),
+    ...(entry.headers !== undefined && { headers: sendableHeaders(entry.headers, source) }),
+    ...(entry.proxy !== undefined && { proxy: proxySettings(`${source}/proxy`, entry.proxy) }),
   };
   if (type.wire === "sandbox") return { id, type: typeName, baseUrl: "", ...limited };
   if (sandbox && id === SANDBOX_PROVIDER_ID) {
@@ -159,6 +167,17 @@ export function providerOfFile(
     ...limited,
     ...batchTerms(typeName, baseUrl, entry),
   };
+}
+
+function sendableHeaders(
+  headers: NonNullable<ProviderEntry["headers"]>,
+  source: string,
+): Readonly<Record<string, string>> {
+  for (const name of Object.keys(headers)) {
+    if (!CLIENT_FIELDS.has(name.toLowerCase())) continue;
+    throw refuse(`${source}/headers`, name, "headers that the gateway does not set itself");
+  }
+  return headers;
 }
 
 const USUAL_BATCH_PRICE_SHARE = 0.5;

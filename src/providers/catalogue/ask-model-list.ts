@@ -5,6 +5,7 @@ import { cohereModelEntries } from "../cohere/model-list.ts";
 import { geminiModelEntries } from "../gemini/model-list.ts";
 import { keyHeaders, modelListUrl } from "../model-list-request.ts";
 import { readWhole } from "../transport/bounded-body.ts";
+import { configuredClient } from "../transport/configured-client.ts";
 import { type HttpClient, sendRequest } from "../transport/provider-response.ts";
 import { type DiscoveredModel, membersOf, readModelList } from "./read-model-list.ts";
 
@@ -25,7 +26,10 @@ export async function askModelList(
   provider: ProviderConfig,
 ): Promise<DiscoveredModel[]> {
   const signal = AbortSignal.timeout(TIMEOUT_MS);
-  const request: ListRequest = { client, provider, headers: headersOf(provider), signal };
+  const request: ListRequest = {
+    ...{ client: configuredClient(client, provider), provider, signal },
+    headers: headersOf(provider),
+  };
   const url = modelListUrl(provider.type, provider.baseUrl);
   const answer = await ask(request, "GET", url, "", MAX_LIST_BYTES);
   const entriesOf = ENTRIES_OF[providerType(provider.type)?.wire ?? ""];

@@ -61,7 +61,7 @@ export function fileModel(
   const first = endpoints[0]!;
   const { contextLength, maxOutputTokens, prices, priceSource, capabilities } = first;
   const name = config.name ?? builtIn?.name ?? slug;
-  const fineTuning = termsOf(config, builtIn, prices);
+  const fineTuning = tuningTerms(config, builtIn?.fineTuning, { prices, priceSource });
   const canonicalId = config.endpoints === undefined ? builtIn?.canonicalId : undefined;
   return {
     id: config.id,
@@ -301,7 +301,23 @@ export function overriddenPrices(
   { id, category }: Pick<CatalogueModel, "id" | "category">,
 ): Pick<ModelTerms, "prices" | "priceSource"> {
   const stated = { ...entry.pricing, id, source: entry.source };
+  if (Object.keys(entry.pricing).every(isTuningPrice)) return { prices };
   return { prices: pricesOf(stated, prices, category), priceSource: sourceOf(entry) };
+}
+
+/** Returns the terms of fine-tuning with the prices of a price entry in their place. */
+export function overriddenTuning(
+  entry: PriceConfig,
+  { id, fineTuning, prices, priceSource }: CatalogueModel,
+): FineTuningTerms | undefined {
+  const tuning = Object.entries(entry.pricing).filter(([name]) => isTuningPrice(name));
+  if (tuning.length === 0) return fineTuning;
+  const stated = { ...entry, ...Object.fromEntries(tuning), id };
+  return tuningTerms(stated, fineTuning, { prices, priceSource });
+}
+
+function isTuningPrice(name: string): boolean {
+  return /^(?:training|tuned)_/.test(name);
 }
 
 /** Returns true if a token price is stated. Stated prices apply to prompts of any length. */
@@ -318,17 +334,18 @@ function statesTokenPrice(config: ModelConfig): boolean {
  * Returns the terms of fine-tuning. Undefined if the price of training is unknown; the model then cannot be tuned. A
  * tuned model costs as much as its base.
  */
-function termsOf(
+function tuningTerms(
   config: ModelConfig,
-  builtIn: CatalogueModel | undefined,
-  prices: ModelPrices,
+  tuning: FineTuningTerms | undefined,
+  ofBase: Pick<ModelTerms, "prices" | "priceSource">,
 ): FineTuningTerms | undefined {
-  const tuning = builtIn?.fineTuning;
   const trainingTokenFemto = femto(config.training_cost_per_token) ?? tuning?.trainingTokenFemto;
   if (trainingTokenFemto === undefined) return undefined;
-  const base = tuning?.tunedPrices ?? prices;
+  const base = tuning?.tunedPrices ?? ofBase.prices;
   const inputTokenFemto = femto(config.tuned_input_cost_per_token) ?? base.inputTokenFemto;
   const cached = femto(config.tuned_cached_input_cost_per_token);
+  const isStated = Object.keys(config).some((name) => name.startsWith("tuned_"));
+  const priceSource = isStated ? sourceOf(config) : (tuning ?? ofBase).priceSource;
   return {
     trainingTokenFemto,
     tunedPrices: {
@@ -337,6 +354,7 @@ function termsOf(
       cachedInputTokenFemto: cached ?? atMost(base.cachedInputTokenFemto, inputTokenFemto),
       cacheWriteTokenFemto: inputTokenFemto,
     },
+    ...(priceSource !== undefined && { priceSource }),
   };
 }
 

@@ -1,6 +1,6 @@
 import type { CatalogueModel, ModelEndpoint } from "../../lib/catalogue-model.ts";
 import type { PriceConfig } from "../../platform/config/file.ts";
-import { overriddenPrices } from "./file-model.ts";
+import { overriddenPrices, overriddenTuning } from "./file-model.ts";
 
 /**
  * Returns the model with the price entries that apply to it at a time. An entry for one provider comes before an entry
@@ -26,7 +26,15 @@ export function withPrices(
   const [first] = endpoints;
   if (first === undefined) return model;
   const { prices, priceSource } = first;
-  return { ...model, endpoints, prices, ...(priceSource !== undefined && { priceSource }) };
+  const overridden = {
+    ...model,
+    endpoints,
+    prices,
+    ...(priceSource !== undefined && { priceSource }),
+  };
+  const entry = entryFor(first, applying);
+  const fineTuning = entry && overriddenTuning(entry, overridden);
+  return { ...overridden, ...(fineTuning !== undefined && { fineTuning }) };
 }
 
 /** Returns the time of the next change of prices, in milliseconds since the epoch. Undefined if none is to come. */

@@ -72,7 +72,9 @@ class SocketClient implements HttpClient {
     if (cached !== undefined && cached.head.url === url && cached.method === request.method) {
       return cached;
     }
-    const head = prepareHead(request.method, url, request.headers, this.#proxies);
+    const { proxy } = request;
+    const proxies = proxy === undefined ? this.#proxies : { http: proxy, https: proxy, exempt: [] };
+    const head = prepareHead(request.method, url, request.headers, proxies);
     const target = { head, method: request.method, pool: this.#poolOf(head.target) };
     this.#targets.set(request.headers, target);
     return target;
@@ -80,7 +82,8 @@ class SocketClient implements HttpClient {
 
   #poolOf(target: DialTarget): ConnectionPool {
     const { hostname, port, isSecure, proxy } = target;
-    const way = proxy === undefined ? "" : `${proxy.hostname} ${proxy.port}`;
+    const way =
+      proxy === undefined ? "" : `${proxy.hostname} ${proxy.port} ${proxy.authorization ?? ""}`;
     const key = `${isSecure ? "https" : "http"} ${hostname} ${port} ${way}`;
     let pool = this.#pools.get(key);
     if (pool === undefined) {

@@ -1,3 +1,4 @@
+import type { ProxySettings } from "../../platform/config/outbound-proxies.ts";
 import type { PieceReader } from "../interface.ts";
 import type { AbortNotice } from "./call-abort.ts";
 
@@ -38,6 +39,8 @@ export interface ProviderRequest {
   readonly signal: AbortNotice;
   /** Milliseconds until a new connection must be established, including TLS and a proxy's tunnel. */
   readonly connectTimeoutMs: number;
+  /** The proxy of the provider, used in place of those of the environment. */
+  readonly proxy?: ProxySettings | undefined;
   /** Sends the request only on a new connection. */
   readonly onNewConnection?: boolean | undefined;
 }

@@ -1,21 +1,11 @@
 import { BlockList, isIP } from "node:net";
+import { CLIENT_FIELDS } from "../../lib/request-fields.ts";
 import type { OutboundProxies, ProxySettings } from "../../platform/config/outbound-proxies.ts";
 import type { DialTarget } from "./dial.ts";
 
 const NAME = /^[!#$%&'*+\-.^_`|~0-9A-Za-z]+$/;
 /** ASCII only, so that characters are bytes. */
 const VALUE = /^[\t\x20-\x7e]*$/;
-/** Fields that the client sets itself: about the message, its connection and the route to the server. */
-const CLIENT_FIELDS = new Set([
-  "host",
-  "connection",
-  "content-length",
-  "transfer-encoding",
-  "expect",
-  "upgrade",
-  "proxy-authorization",
-]);
-
 /** The part of a request that is equal for every call with these headers: all except the fields that frame the body. */
 export interface RequestHead {
   readonly url: string;

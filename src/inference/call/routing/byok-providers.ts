@@ -69,6 +69,8 @@ export class ByokProviders {
       apiKeys: undefined,
       baseUrl: baseUrl ?? entry.baseUrl,
       byokKey: { atOperatorsAddress: baseUrl === null },
+      // The operator's headers can contain secrets, and its proxy would resolve the name again.
+      ...(baseUrl !== null && { headers: undefined, proxy: undefined }),
     };
     // A provider at the organization's own base URL has its own client, whose connections are dropped with
     // it. That client never uses the operator's proxy, because the proxy would resolve the name again.

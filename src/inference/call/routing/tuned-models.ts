@@ -87,11 +87,12 @@ export class TunedModels extends OrganizationCache<TunedModelList> {
   #modelOf(record: TunedModelRecord): CatalogueModel {
     const base = this.#dependencies.models.of(record.organizationId).byId(record.baseModel);
     const title = record.suffix ?? record.jobId;
-    const tunedPrices = base?.fineTuning?.tunedPrices;
+    const { tunedPrices, priceSource } = base?.fineTuning ?? {};
     const terms: ModelTerms = {
       contextLength: base?.contextLength ?? 0,
       maxOutputTokens: base?.maxOutputTokens ?? 0,
       prices: tunedPrices ?? NO_PRICES,
+      ...(priceSource !== undefined && { priceSource }),
       capabilities: base?.capabilities ?? [],
     };
     return {

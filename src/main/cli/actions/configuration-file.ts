@@ -89,14 +89,16 @@ export function exportConfiguration(sources: ConfigurationSources): Fields {
 
 /** Returns the entry with all its secrets in one member, sealed with the master key. */
 function withSealedSecrets(entry: Fields, keyring: Keyring): Fields {
-  const { aws } = entry;
+  const { aws, headers, proxy } = entry;
   const isSecret =
     typeof entry.api_key === "string" ||
+    headers !== undefined ||
+    proxy !== undefined ||
     JSON.stringify(entry.api_keys ?? []).includes('"key":') ||
     /"(?:access_key_id|secret_access_key|session_token)":/.test(JSON.stringify(aws ?? {}));
   if (!isSecret) return entry;
   const { secrets } = splitSecrets(entry);
-  const { api_key: _, api_keys: __, aws: ___, ...shown } = entry;
+  const { api_key: _, api_keys: __, aws: ___, headers: ____, proxy: _____, ...shown } = entry;
   const plain = new TextEncoder().encode(JSON.stringify(secrets));
   const sealed = keyring.sealUnder(keyring.sealingId, plain);
   return { ...shown, [SEALED]: Buffer.from(sealed).toString("base64") };
@@ -188,7 +190,8 @@ function withValues(entry: Fields, environment: Environment): Fields {
     if (Array.isArray(value)) {
       return [name, value.map((one) => (isFields(one) ? withValues(one, environment) : one))];
     }
-    if (isFields(value)) return [name, withValues(value, environment)];
+    // A header can have any name, also one that ends like a member with the name of a variable.
+    if (isFields(value) && name !== "headers") return [name, withValues(value, environment)];
     if (!name.endsWith("_env") || typeof value !== "string") return [name, value];
     const read = variable(environment, value);
     if (read === undefined) throw new ConfigError(`${value} is not set, but the file names it`);

@@ -9,6 +9,7 @@ import type { LeftOut } from "../../../providers/catalogue/provider-models.ts";
 import { ProviderFailure } from "../../../providers/interface.ts";
 import { keyHeaders, modelListUrl } from "../../../providers/model-list-request.ts";
 import { readWhole } from "../../../providers/transport/bounded-body.ts";
+import { configuredClient } from "../../../providers/transport/configured-client.ts";
 import { type HttpClient, sendRequest } from "../../../providers/transport/provider-response.ts";
 import { createVertexProvider } from "../../../providers/vertex/vertex-provider.ts";
 import { type Finding, ok, warning, wrong } from "./check-services.ts";
@@ -25,7 +26,8 @@ export async function checkProviders(
   client: HttpClient,
 ): Promise<Finding[]> {
   const findings: Finding[] = [];
-  const check = (provider: ProviderConfig) => checkProvider(provider, client);
+  const check = (provider: ProviderConfig) =>
+    checkProvider(provider, configuredClient(client, provider));
   for (let first = 0; first < providers.length; first += PROBES_AT_ONCE) {
     const batch = providers.slice(first, first + PROBES_AT_ONCE);
     findings.push(...(await Promise.all(batch.map(check))));
