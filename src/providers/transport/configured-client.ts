@@ -34,6 +34,6 @@ export function configuredClient(
 
 function mergedHeaders(own: Headers, configured: Headers): Headers {
   const replaced = new Set(Object.keys(configured).map((name) => name.toLowerCase()));
-  const kept = Object.entries(own).filter(([name]) => !replaced.has(name.toLowerCase()));
-  return { ...Object.fromEntries(kept), ...configured };
+  const others = Object.entries(own).filter(([name]) => !replaced.has(name.toLowerCase()));
+  return { ...Object.fromEntries(others), ...configured };
 }
