@@ -18,11 +18,11 @@ export function configuredClient(
   if (headers === undefined && proxy === undefined) return client;
   // The client prepares each object of headers once, so equal headers must remain one object.
   const merged = new WeakMap<Headers, Headers>();
-  const withConfigured = (own: Headers): Headers => {
-    let all = merged.get(own);
+  const withConfigured = (stated: Headers): Headers => {
+    let all = merged.get(stated);
     if (all === undefined) {
-      all = mergedHeaders(own, headers ?? {});
-      merged.set(own, all);
+      all = mergedHeaders(stated, headers ?? {});
+      merged.set(stated, all);
     }
     return all;
   };
@@ -32,8 +32,8 @@ export function configuredClient(
   };
 }
 
-function mergedHeaders(own: Headers, configured: Headers): Headers {
+function mergedHeaders(stated: Headers, configured: Headers): Headers {
   const replaced = new Set(Object.keys(configured).map((name) => name.toLowerCase()));
-  const others = Object.entries(own).filter(([name]) => !replaced.has(name.toLowerCase()));
+  const others = Object.entries(stated).filter(([name]) => !replaced.has(name.toLowerCase()));
   return { ...Object.fromEntries(others), ...configured };
 }
