@@ -1,11 +1,5 @@
 import { dayAccountId, monthAccountId } from "../../db/ledger/rows.ts";
-import {
-  budgetExhaustedEffect,
-  deleteKeyEffect,
-  loadKey,
-  type NewPeriod,
-  updateKeyEffect,
-} from "../../db/queries/api-keys.ts";
+import { deleteKeyEffect, loadKey, updateKeyEffect } from "../../db/queries/api-keys.ts";
 import {
   type ApiKeyRecord,
   type ApiKeySettings,
@@ -53,12 +47,6 @@ export interface KeyUpdate {
   readonly author?: Author | undefined;
 }
 
-/** A period whose budget causes a 402. */
-export interface RefusingPeriod extends NewPeriod {
-  /** True if at least 95 % of the budget is spent. */
-  readonly isNearlySpent: boolean;
-}
-
 /** The empty map that all keys share, because most never exhaust a budget. */
 const NONE: ReadonlyMap<string, boolean> = new Map();
 
@@ -66,7 +54,7 @@ const NONE: ReadonlyMap<string, boolean> = new Map();
 export const apiKeyActor = defineActor({
   kind: "api-key",
   permissions: {
-    reads: ["api_keys", "accounts"],
+    reads: ["api_keys", "accounts", "teams", "members", "subject_budgets"],
     writes: ["api_keys", "accounts", "outbox", "changes"],
     events: [keyUpdated.type, keyDeleted.type, budgetThreshold.type, budgetExhausted.type],
   },
@@ -99,24 +87,6 @@ export const apiKeyActor = defineActor({
     }),
 
     ...spenderVerbs<ApiKeyRecord>(),
-
-    /** Emits the events of a 402 that the budgets of these periods cause, unless they are known to be emitted. */
-    exhausted(
-      state: ApiKeyState,
-      periods: readonly RefusingPeriod[],
-    ): Turn<ApiKeyState, undefined> {
-      const fresh = periods.filter(({ id, isNearlySpent }) => {
-        const before = state.exhausted.get(id);
-        return before === undefined || (isNearlySpent && !before);
-      });
-      if (fresh.length === 0) return { state, reply: undefined };
-      const noted = fresh.map(({ id, isNearlySpent }) => [id, isNearlySpent] as const);
-      return {
-        state: { ...state, exhausted: new Map([...state.exhausted, ...noted]) },
-        reply: undefined,
-        effects: [budgetExhaustedEffect(fresh)],
-      };
-    },
 
     /** Replies false if the key no longer exists. */
     update(

@@ -104,6 +104,11 @@ export class ActorCell<State, Table extends Verbs<State>> {
     if (this.#loading) this.#forgottenWhileLoading = true;
   }
 
+  /** Forgets the state if it meets the condition, or if it is not loaded. */
+  forgetIf(isMeant: (state: State) => boolean): void {
+    if (this.#state === undefined || isMeant(this.#state)) this.forget();
+  }
+
   /** Loads the actor if it is not active. Throws 503 immediately if too many messages wait. */
   async activate(): Promise<void> {
     while (!this.isActive) {

@@ -94,6 +94,11 @@ export class ActorRegistry<State, Table extends Verbs<State>> {
     this.#cells.get(id)?.forget();
   }
 
+  /** Forgets the states that meet the condition, and those that are being loaded. */
+  forgetWhere(isMeant: (state: State) => boolean): void {
+    for (const cell of this.#cells.values()) cell.forgetIf(isMeant);
+  }
+
   /** Forgets all states. After a gap in the change feed, all of them can be outdated. */
   forgetAll(): void {
     for (const cell of this.#cells.values()) cell.forget();

@@ -1,5 +1,7 @@
 import { subjectDayAccountId, subjectMonthAccountId } from "../../db/ledger/rows.ts";
 import { loadSubjectBudget } from "../../db/queries/subject-budgets.ts";
+import { budgetExhausted } from "../../src/lib/events/budget-exhausted.ts";
+import { budgetThreshold } from "../../src/lib/events/budget-threshold.ts";
 import {
   emptyPeriods,
   keepHolds,
@@ -22,10 +24,14 @@ const NONE: ReadonlyMap<string, boolean> = new Map();
  */
 const DELETED: Spender = { isActive: true, dailyBudgetNano: null, monthlyBudgetNano: null };
 
-/** The budget of one end user or tag. It changes only in its table, which is followed by a reload. */
+/** The budget of one end user, tag, team or member. It changes only in its table, which is followed by a reload. */
 export const subjectBudgetActor = defineActor({
   kind: "subject-budget",
-  permissions: { reads: ["subject_budgets", "accounts"], writes: [], events: [] },
+  permissions: {
+    reads: ["subject_budgets", "accounts"],
+    writes: ["accounts", "outbox"],
+    events: [budgetThreshold.type, budgetExhausted.type],
+  },
 
   async load(id, context): Promise<SubjectBudgetState> {
     const { day, month } = emptyPeriods(PERIODS, id, context.nowMs);

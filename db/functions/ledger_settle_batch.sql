@@ -76,8 +76,13 @@ BEGIN
       v_sequence[t.place] := a.sequence - t.count;
       v_balance[t.place] := a.credit_nano - a.posted_nano + t.charge_nano;
     ELSIF a.budget_events & 7 < 7 THEN
-      SELECT CASE a.kind WHEN 'day' THEN daily_budget_nano ELSE monthly_budget_nano END INTO v_budget
-      FROM api_keys WHERE id = a.key_id;
+      IF a.budget_id IS NULL THEN
+        SELECT CASE a.kind WHEN 'day' THEN daily_budget_nano ELSE monthly_budget_nano END INTO v_budget
+        FROM api_keys WHERE id = a.key_id;
+      ELSE
+        SELECT CASE a.kind WHEN 'subject_day' THEN daily_budget_nano ELSE monthly_budget_nano END INTO v_budget
+        FROM subject_budgets WHERE id = a.budget_id AND subject_type IN ('team', 'member');
+      END IF;
       IF a.posted_nano >= v_budget - v_budget / 2 THEN
         v_near := v_near || a.id;
       END IF;

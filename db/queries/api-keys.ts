@@ -3,13 +3,17 @@ import {
   type ApiKeySettings,
   holdsScope,
   type KeyKind,
+  type OwnerBudget,
   SETTING_ROWS,
   type SettingColumn,
+  type TeamLimits,
 } from "../../src/lib/api-key-record.ts";
 import { SharedTexts } from "../../src/lib/shared-texts.ts";
 import { type Database, type DatabaseTransaction, inOneSnapshot, type Query } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
+import type { RowOf } from "../rows.ts";
 import type { apiKeys } from "../schema/organizations.ts";
+import type { teams } from "../schema/teams.ts";
 import { recordChange } from "./changes.ts";
 import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
@@ -35,6 +39,37 @@ export function keyRecord(row: KeyRow): ApiKeyRecord {
     keyPrefix: row.key_prefix,
     createdAtMs: row.created_at.getTime(),
     ...(settings as unknown as ApiKeySettings),
+  };
+}
+
+/** The team, the owner's state and the budgets of both, which are loaded with a key. */
+interface OwnedRow {
+  readonly team: RowOf<typeof teams> | null;
+  readonly is_owner_active: boolean;
+  readonly owner_budgets: readonly OwnerBudget[] | null;
+}
+
+/** Returns the record of a key with the limits of its team. A key of an inactive owner is inactive. */
+function ownedKeyRecord(row: KeyRow & OwnedRow): ApiKeyRecord {
+  const { team, is_owner_active, owner_budgets: budgets } = row;
+  const record = keyRecord(row);
+  return {
+    ...record,
+    isActive: record.isActive && is_owner_active,
+    ...(team !== null && { team: limitsOf(team) }),
+    ...(budgets !== null && { ownerBudgets: budgets }),
+  };
+}
+
+function limitsOf(team: RowOf<typeof teams>): TeamLimits {
+  return {
+    id: team.id,
+    name: team.name,
+    rateLimitRpm: team.rate_limit_rpm,
+    rateLimitTpm: team.rate_limit_tpm,
+    allowedModels: team.allowed_models,
+    guardrail: team.guardrail,
+    preset: team.preset,
   };
 }
 
@@ -99,15 +134,22 @@ export interface LoadedKey {
 export function loadKey(id: string, accountIds: readonly string[]): Query<LoadedKey> {
   return {
     name: "key-load",
-    tables: ["api_keys", "accounts"],
+    tables: ["api_keys", "accounts", "teams", "members", "subject_budgets"],
     async run(sql) {
-      const rows = await sql<(KeyRow & PeriodRow)[]>`
-        SELECT k.*, a.id AS account_id, a.posted_nano, a.held_nano, a.sequence
+      const rows = await sql<(KeyRow & PeriodRow & OwnedRow)[]>`
+        SELECT k.*, a.id AS account_id, a.posted_nano, a.held_nano, a.sequence,
+          to_jsonb(t) AS team, coalesce(m.is_active AND m.deleted_at IS NULL, true) AS is_owner_active, (
+            SELECT jsonb_agg(jsonb_build_object(
+              'budgetId', b.id, 'type', b.subject_type, 'value', b.subject_value) ORDER BY b.subject_type DESC)
+            FROM subject_budgets b WHERE b.organization_id = k.organization_id
+              AND (b.subject_type, b.subject_value) IN (('team', k.team_id), ('member', k.owner_id))
+          ) AS owner_budgets
         FROM api_keys k LEFT JOIN accounts a ON a.id IN ${sql([...accountIds])}
+        LEFT JOIN teams t ON t.id = k.team_id LEFT JOIN members m ON m.id = k.owner_id
         WHERE k.id = ${id} AND k.deleted_at IS NULL`;
       const totals = loadedPeriods(rows);
       // Uses the id of the caller, who holds that string already.
-      return { record: rows[0] && keyRecord({ ...rows[0], id }), totals };
+      return { record: rows[0] && ownedKeyRecord({ ...rows[0], id }), totals };
     },
   };
 }
@@ -249,10 +291,12 @@ export class ScopesNotHeldError extends Error {
 }
 
 /**
- * Inserts a key. Fails with 23505 if the organization has one of that name, or if the secret exists. Throws
- * TooManyKeysError if the organization has the maximum number of keys.
+ * Inserts a key. Fails with 23505 if the organization has one of that name, or if the secret exists, and with 23503 if
+ * the organization has no such owner. Throws NoSuchTeamError if it has no such team, and TooManyKeysError if it has the
+ * maximum number of keys.
  */
 export async function insertKey(sql: DatabaseTransaction, key: NewKey): Promise<void> {
+  if (key.teamId !== null) await assertTeam(sql, key.organizationId, key.teamId);
   await sql`INSERT INTO api_keys ${sql({
     id: key.id,
     organization_id: key.organizationId,
@@ -264,6 +308,21 @@ export async function insertKey(sql: DatabaseTransaction, key: NewKey): Promise<
   })}`;
   await assertRoom(sql, key.organizationId);
   await recordChange(sql, "api-key", key.id);
+}
+
+/** The team of a key does not exist, or was deleted. */
+export class NoSuchTeamError extends Error {}
+
+/** Locks a team, so that it is not deleted before this transaction ends. Throws NoSuchTeamError. */
+async function assertTeam(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  teamId: string,
+): Promise<void> {
+  const found = await sql`
+    SELECT 1 FROM teams WHERE id = ${teamId} AND organization_id = ${organizationId}
+      AND deleted_at IS NULL FOR SHARE`;
+  if (found.count === 0) throw new NoSuchTeamError();
 }
 
 /**
@@ -309,6 +368,7 @@ export function updateKeyEffect(
     tables: TABLES,
     events: [event.type, "budget.threshold"],
     async run(sql) {
+      if (changed.teamId) await assertTeam(sql, event.organizationId, changed.teamId);
       if (requiredScopes.length > 0) await assertScopesHeld(sql, keyId, requiredScopes);
       const updated =
         await sql`UPDATE api_keys SET ${sql(settingColumns(changed))}, version = version + 1
@@ -348,34 +408,6 @@ export function deleteKeyEffect(keyId: string, event: OutboxEvent): StatementEff
       await recordChange(sql, "api-key", keyId);
     },
   };
-}
-
-/** Returns an effect that emits the events of a 402 that the budgets of these periods cause. */
-export function budgetExhaustedEffect(periodAccounts: readonly NewPeriod[]): StatementEffect {
-  return {
-    kind: "statement",
-    name: "budget-exhausted",
-    tables: ["accounts", "outbox"],
-    events: ["budget.threshold", "budget.exhausted"],
-    async run(sql) {
-      const ids = periodAccounts.map((account) => account.id).sort();
-      for (const account of periodAccounts) {
-        await sql`INSERT INTO accounts (id, kind, organization_id, key_id, period_start)
-          VALUES (${account.id}, ${account.kind}, ${account.organizationId}, ${account.keyId},
-            ${account.periodStart}::text::date) ON CONFLICT (id) DO NOTHING`;
-      }
-      await sql`SELECT 1 FROM accounts WHERE id IN ${sql(ids)} ORDER BY id FOR UPDATE`;
-      await sql`SELECT emit_budget_events(${sql.array(ids)}::text[], true)`;
-    },
-  };
-}
-
-export interface NewPeriod {
-  readonly id: string;
-  readonly kind: "day" | "month";
-  readonly organizationId: string;
-  readonly keyId: string;
-  readonly periodStart: string;
 }
 
 function settingColumns(settings: Partial<ApiKeySettings>): Record<string, never> {

@@ -9,6 +9,8 @@ export const CHANGES_CHANNEL = "gateway_changes";
 export const CHANGE_KINDS = [
   "api-key",
   "organization",
+  /** The object is a team or a member whose limits, budget or state have changed. */
+  "key-owner",
   /** The budget of an end user or tag has changed. */
   "subject-budget",
   /** The object is the organization whose end users and tags with budgets have changed. */

@@ -1,3 +1,4 @@
+import { utcDay, utcMonth } from "../../src/lib/utc-time.ts";
 import { type Database, type DatabaseTransaction, inOneSnapshot, type Query } from "../client.ts";
 import { subjectDayAccountId, subjectMonthAccountId } from "../ledger/rows.ts";
 import type { RecordOf, RowOf } from "../rows.ts";
@@ -8,7 +9,10 @@ import { recordChange } from "./changes.ts";
 type BudgetRow = RowOf<typeof subjectBudgets>;
 export type SubjectType = BudgetRow["subject_type"];
 
-/** An end user, or a tag, of an organization's requests. */
+/** The types of subjects that requests name. Teams and members own the key of the request instead. */
+const NAMED_TYPES: readonly SubjectType[] = ["user", "tag"];
+
+/** An end user or a tag of an organization's requests, or a team or a member with keys. */
 export interface Subject {
   readonly type: SubjectType;
   readonly value: string;
@@ -147,6 +151,39 @@ export function insertSubjectBudget(
   });
 }
 
+/**
+ * Sets the stated limits of a team or a member. A new budget counts spending from now on; `budgetId` is its id. Reached
+ * thresholds are reported.
+ */
+export async function setOwnerBudget(
+  sql: DatabaseTransaction,
+  owner: { readonly organizationId: string; readonly type: "team" | "member"; readonly id: string },
+  { budgetId, ...limits }: Partial<SubjectLimits> & { readonly budgetId: string },
+  nowMs: number,
+): Promise<void> {
+  const { dailyBudgetNano: daily, monthlyBudgetNano: monthly } = limits;
+  const [budget] = await sql<{ id: string }[]>`
+    INSERT INTO subject_budgets AS b (id, organization_id, subject_type, subject_value, daily_budget_nano,
+      monthly_budget_nano, created_at)
+    VALUES (${budgetId}, ${owner.organizationId}, ${owner.type}, ${owner.id}, ${nanoText(daily ?? null)}::bigint,
+      ${nanoText(monthly ?? null)}::bigint, ${new Date(nowMs).toISOString()}::text::timestamptz)
+    ON CONFLICT (organization_id, subject_type, subject_value) DO UPDATE SET
+      daily_budget_nano = CASE WHEN ${daily !== undefined}::boolean
+        THEN excluded.daily_budget_nano ELSE b.daily_budget_nano END,
+      monthly_budget_nano = CASE WHEN ${monthly !== undefined}::boolean
+        THEN excluded.monthly_budget_nano ELSE b.monthly_budget_nano END
+    RETURNING id`;
+  const { id } = budget!;
+  const accounts = [
+    subjectDayAccountId(id, utcDay(nowMs).start),
+    subjectMonthAccountId(id, utcMonth(nowMs).start),
+  ];
+  await sql`SELECT 1 FROM accounts WHERE id IN ${sql(accounts)} ORDER BY id FOR UPDATE`;
+  await sql`SELECT emit_budget_events(${sql.array(accounts)}::text[], false)`;
+  await recordChange(sql, "subject-budget", id);
+  await recordChange(sql, "key-owner", owner.id);
+}
+
 function nanoText(nano: bigint | null): string | null {
   return nano === null ? null : nano.toString();
 }
@@ -175,6 +212,7 @@ export function listSubjectBudgets(
   const { type = null, value = null, limit, offset } = page;
   return inOneSnapshot(sql, async (snapshot) => {
     const chosen = snapshot`organization_id = ${organizationId}
+      AND subject_type IN ${snapshot(NAMED_TYPES)}
       AND (${type}::text IS NULL OR subject_type = ${type})
       AND (${value}::text IS NULL OR subject_value = ${value})`;
     const [count] = await snapshot<{ total: bigint }[]>`
@@ -200,7 +238,8 @@ export async function findSubjectBudget(
     FROM subject_budgets b
     LEFT JOIN accounts d ON d.id = ${subjectDayAccountId(id, day)}
     LEFT JOIN accounts m ON m.id = ${subjectMonthAccountId(id, monthStart)}
-    WHERE b.id = ${id} AND b.organization_id = ${organizationId}`;
+    WHERE b.id = ${id} AND b.organization_id = ${organizationId}
+      AND b.subject_type IN ${sql(NAMED_TYPES)}`;
   return row && budgetOf(row);
 }
 
@@ -219,7 +258,8 @@ export function changeSubjectBudget(
           THEN ${nanoText(daily ?? null)}::bigint ELSE daily_budget_nano END,
         monthly_budget_nano = CASE WHEN ${monthly !== undefined}::boolean
           THEN ${nanoText(monthly ?? null)}::bigint ELSE monthly_budget_nano END
-      WHERE id = ${id} AND organization_id = ${periods.organizationId}`;
+      WHERE id = ${id} AND organization_id = ${periods.organizationId}
+        AND subject_type IN ${transaction(NAMED_TYPES)}`;
     if (updated.count === 0) return undefined;
     await recordChange(transaction, "subject-budget", id);
     return findSubjectBudget(transaction, periods, id);
@@ -234,7 +274,8 @@ export function deleteSubjectBudget(
 ): Promise<boolean> {
   return sql.begin(async (transaction) => {
     const deleted = await transaction`
-      DELETE FROM subject_budgets WHERE id = ${id} AND organization_id = ${organizationId}`;
+      DELETE FROM subject_budgets WHERE id = ${id} AND organization_id = ${organizationId}
+        AND subject_type IN ${transaction(NAMED_TYPES)}`;
     if (deleted.count === 0) return false;
     await recordChange(transaction, "budget-subjects", organizationId);
     await recordChange(transaction, "subject-budget", id);

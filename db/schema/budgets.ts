@@ -3,7 +3,7 @@ import { bigint, check, index, pgTable, text, timestamp, uniqueIndex } from "dri
 import { organizations } from "./organizations.ts";
 
 /**
- * Budgets of an organization's end users and tags. Accounts that name a budget count the amount spent. They stay when
+ * Budgets of an organization's end users, tags, teams and members. The value of a team or a member is its id. Accounts that name a budget count the amount spent. They stay when
  * the budget is deleted, because running requests still end there.
  */
 export const subjectBudgets = pgTable(
@@ -13,7 +13,7 @@ export const subjectBudgets = pgTable(
     organizationId: text("organization_id")
       .notNull()
       .references(() => organizations.id),
-    subjectType: text("subject_type").$type<"user" | "tag">().notNull(),
+    subjectType: text("subject_type").$type<"user" | "tag" | "team" | "member">().notNull(),
     subjectValue: text("subject_value").notNull(),
     /** Nano-USD per UTC day. Null: no limit. */
     dailyBudgetNano: bigint("daily_budget_nano", { mode: "bigint" }),
@@ -27,6 +27,6 @@ export const subjectBudgets = pgTable(
       table.subjectValue,
     ),
     index("subject_budgets_listing").on(table.organizationId, table.id),
-    check("subject_budgets_type", sql`subject_type IN ('user', 'tag')`),
+    check("subject_budgets_type", sql`subject_type IN ('user', 'tag', 'team', 'member')`),
   ],
 );

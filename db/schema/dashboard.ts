@@ -1,3 +1,4 @@
+import { sql } from "drizzle-orm";
 import { index, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
 
 /** The person who signed in through the identity provider, and the rule that allowed it. */
@@ -22,11 +23,14 @@ export const dashboardSessions = pgTable(
     keyId: text("key_id").notNull(),
     /** The person who signed in through the identity provider. Null: the holder of the key. */
     subject: jsonb("subject").$type<SessionSubject>(),
+    /** The person who signed in with an account. Null: the holder of the key, or the subject. */
+    personId: text("person_id"),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),
     /** Accurate to some seconds. */
     lastUsedAt: timestamp("last_used_at", { withTimezone: true }).notNull(),
   },
   (table) => [
+    index("dashboard_sessions_person").on(table.personId).where(sql`person_id IS NOT NULL`),
     index("dashboard_sessions_of_key").on(table.keyId, table.createdAt),
     index("dashboard_sessions_age").on(table.createdAt),
   ],

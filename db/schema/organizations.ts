@@ -67,6 +67,9 @@ export const apiKeys = pgTable(
     isActive: boolean("is_active").notNull().default(true),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull().defaultNow(),
     deletedAt: timestamp("deleted_at", { withTimezone: true }),
+    teamId: text("team_id"),
+    /** The member that the key belongs to. */
+    ownerId: text("owner_id"),
     /** Last authenticated use without a charge. The key's month account shows charged use. */
     lastUsedAt: timestamp("last_used_at", { withTimezone: true }),
     /** Counts changes; a reader that holds an older version is stale. */
@@ -77,6 +80,8 @@ export const apiKeys = pgTable(
     uniqueIndex("api_keys_name")
       .on(table.organizationId, table.name)
       .where(sql`deleted_at IS NULL`),
+    index("api_keys_team").on(table.teamId).where(sql`team_id IS NOT NULL`),
+    index("api_keys_owner").on(table.ownerId).where(sql`owner_id IS NOT NULL`),
     index("api_keys_listing").on(table.organizationId, table.createdAt, table.id),
   ],
 );

@@ -137,6 +137,7 @@ export class DashboardSessions implements Sessions {
       kind: caller.kind,
       keyId: holder.id,
       subject,
+      personId: null,
       createdAtMs,
     };
     const organizationId = caller.kind === "operator" ? null : caller.key.organizationId;

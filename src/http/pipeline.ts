@@ -1,5 +1,5 @@
 import { asGatewayError } from "../../db/unavailable.ts";
-import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
+import { type ApiKeyRecord, hasTeamPreset, holdsScope, isLimited } from "../lib/api-key-record.ts";
 import {
   type Author,
   MAX_USER_AGENT_CHARACTERS,
@@ -264,7 +264,8 @@ export class RequestRun implements RequestContext, BodyConnection {
       } else if (checkBody !== undefined) {
         const { bodies } = dependencies;
         const read = await readJsonBody(this.request, this, bodies, bodyLimits);
-        if (typeof read !== "string" && definition.readLongBody !== undefined) {
+        const inThread = definition.readLongBody !== undefined && !hasTeamPreset(this.caller?.key);
+        if (typeof read !== "string" && inThread) {
           await this.#readInThread(read);
         } else {
           this.bodyText = typeof read === "string" ? read : textOfShared(read);

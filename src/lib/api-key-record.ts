@@ -44,6 +44,8 @@ export interface SettingKinds {
   /** nano-USD in the record, USD in the API. */
   amount: { stored: bigint; wire: number };
   flag: { stored: boolean; wire: boolean };
+  /** The id of an object of the organization. */
+  id: { stored: string; wire: string };
   models: { stored: readonly string[]; wire: readonly string[] };
   /** Milliseconds since the epoch in the record, ISO 8601 in the API. */
   time: { stored: number; wire: string };
@@ -133,6 +135,20 @@ export const KEY_SETTINGS = {
     description: "ISO 8601.",
     option: ["expires-at", "expiry, in ISO 8601"],
   },
+  teamId: {
+    field: "team_id",
+    kind: "id",
+    ...LIMIT,
+    description: "The team whose budgets and limits also apply.",
+    option: ["team", "id of the team whose budgets and limits also apply"],
+  },
+  ownerId: {
+    field: "owner_id",
+    kind: "id",
+    ...LIMIT,
+    description: "The member to whom the key belongs. Its budgets also apply.",
+    option: ["owner", "id of the member to whom it belongs"],
+  },
   isActive: { field: "is_active", kind: "flag", initial: true },
 } as const satisfies Readonly<Record<string, KeySetting>>;
 
@@ -181,6 +197,26 @@ export const INITIAL_SETTINGS = Object.fromEntries(
   SETTING_ROWS.flatMap(({ name, initial }) => (initial === undefined ? [] : [[name, initial]])),
 ) as unknown as Omit<ApiKeySettings, "name">;
 
+/** A team's limits, which all keys of the team share, and its policy for their requests. */
+export interface TeamLimits {
+  readonly id: string;
+  readonly name: string;
+  readonly rateLimitRpm: number | null;
+  readonly rateLimitTpm: number | null;
+  readonly allowedModels: readonly string[] | null;
+  /** Guardrail and preset of every request, by name or id. */
+  readonly guardrail: string | null;
+  readonly preset: string | null;
+}
+
+/** The budget of a key's team or owner. */
+export interface OwnerBudget {
+  readonly budgetId: string;
+  readonly type: "team" | "member";
+  /** The id of the team or the member. */
+  readonly value: string;
+}
+
 /** A key, without its secret. */
 export interface ApiKeyRecord extends ApiKeySettings {
   readonly id: string;
@@ -189,6 +225,10 @@ export interface ApiKeyRecord extends ApiKeySettings {
   readonly keyPrefix: string;
   /** Milliseconds since the epoch. */
   readonly createdAtMs: number;
+  /** Absent: the key has no team, or the record is not used for calls. */
+  readonly team?: TeamLimits;
+  /** Budgets of the team and the owner. Absent: none, or the record is not used for calls. */
+  readonly ownerBudgets?: readonly OwnerBudget[];
 }
 
 export function holdsScope(key: Pick<ApiKeyRecord, "scopes">, scope: string): boolean {
@@ -210,9 +250,14 @@ export function areAllScopes(scopes: readonly string[]): boolean {
   return SCOPES.every((scope) => scopes.includes(scope));
 }
 
+/** Returns true if a team's preset applies to the requests of the key. The work thread cannot add it. */
+export function hasTeamPreset(key: Pick<ApiKeyRecord, "team"> | undefined): boolean {
+  return key?.team !== undefined && key.team.preset !== null;
+}
+
 const RESTRICTIONS = SETTING_ROWS.filter(({ isRestriction }) => isRestriction);
 
-/** Returns true for a secret key that has a rate limit, a budget, a model list or an expiry. */
+/** Returns true for a secret key that has a rate limit, a budget, a model list, an expiry, a team or an owner. */
 export function isLimited(key: ApiKeyRecord): boolean {
   return key.kind === "secret" && RESTRICTIONS.some(({ name }) => key[name] !== null);
 }

@@ -8,6 +8,8 @@ import { ApiKeys } from "../accounts/keys/api-keys.ts";
 import { keyRoutes } from "../accounts/keys/routes.ts";
 import { organizationRoutes } from "../accounts/organizations/routes.ts";
 import { providerKeyRoutes } from "../accounts/provider-keys/routes.ts";
+import { teamRoutes } from "../accounts/teams/routes.ts";
+import { Teams } from "../accounts/teams/teams.ts";
 import { creditRoutes } from "../billing/credits/routes.ts";
 import { billingRoutes } from "../billing/payment-methods/routes.ts";
 import { requestRoutes } from "../billing/requests/routes.ts";
@@ -52,6 +54,7 @@ export function mountedRoutes(
     ...modelRoutes(new ModelCatalogue(services)),
     ...keyRoutes(new ApiKeys({ sql, ...world, clock, rates: services.coordination.rates }), clock),
     ...budgetRoutes(new SubjectBudgets(services)),
+    ...teamRoutes(new Teams({ sql, clock })),
     ...creditRoutes({ sql, replenish: billing.replenish }),
     ...billingRoutes({ ...billing, publicUrl }),
     ...subscriptionRoutes(

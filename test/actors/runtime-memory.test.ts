@@ -40,6 +40,8 @@ test("100,000 idle actors fit in a process, at less than 1.25 KB each", async ()
         budget_includes_byok: false,
         allowed_models: null,
         expires_at: null,
+        team_id: null,
+        owner_id: null,
         is_active: true,
         created_at: new Date(loaded),
       }),

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import type { CostBound } from "../../src/inference/call/endpoint.ts";
-import { TokenReservation } from "../../src/inference/call/token-reservation.ts";
+import { TokenReservations } from "../../src/inference/call/token-reservation.ts";
 import { VirtualClock } from "../../src/lib/clock.ts";
 import { MemoryRateWindows } from "../../src/platform/cluster/memory.ts";
 
@@ -10,11 +10,11 @@ const WINDOW_MS = 60_100;
 function keyOf1000() {
   const clock = new VirtualClock();
   const rates = new MemoryRateWindows(clock);
-  const key = { id: "key", rateLimitTpm: 1_000 };
+  const key = { id: "key", rateLimitTpm: 1_000, limited: "This API key" };
   const take = (bound: Partial<CostBound>, isLimitExplicit = true, isLowPriority = false) =>
-    TokenReservation.take(
+    TokenReservations.take(
       { rates, clock },
-      { ...key, isLowPriority },
+      [{ ...key, isLowPriority }],
       {
         ...{ fixedFemto: 0, perUnitFemto: 0, units: 0, fixedTokens: 0, perUnitTokens: 1 },
         ...bound,

@@ -153,6 +153,14 @@ describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 
     return { key, fields };
   }
 
+  /** The budget of a team with five keys. */
+  async function teamWith(nano: bigint): Promise<Payer> {
+    const limits = { daily_budget_usd: Number(nano) / 1e9 };
+    const team = await manage("POST", "/v1/teams", { name: crypto.randomUUID(), ...limits });
+    const keys = Array.from({ length: 5 }, () => addKey({ team_id: team.id }));
+    return { key: await Promise.all(keys) };
+  }
+
   const payers: [string, (nano: bigint) => Promise<Payer>, string][] = [
     [
       "budget",
@@ -165,6 +173,7 @@ describe.skipIf(redis === undefined)("three gateways and money for 200 of 2,000 
       "insufficient_credits",
     ],
     ["user's budget", userWith, "budget_exhausted"],
+    ["team's budget", teamWith, "budget_exhausted"],
   ];
 
   /** What the ledger says that was spent, once nothing is held any more: of a user with a budget, by that. */

@@ -61,6 +61,8 @@ function* insertPayers(
       budget_includes_byok: false,
       allowed_models: null,
       expires_at: null,
+      team_id: null,
+      owner_id: null,
       is_active: true,
       created_at: new Date(nowMs()),
       deleted_at: null,

@@ -8,11 +8,8 @@ import {
 } from "../../db/ledger/exchange-batch.ts";
 import { commitLedgerBatch, type InstanceIdentity } from "../../db/ledger/settle-batch.ts";
 import { settleDead } from "../../db/ledger/settle-dead.ts";
-import {
-  budgetExhaustedEffect,
-  deleteKeyEffect,
-  updateKeyEffect,
-} from "../../db/queries/api-keys.ts";
+import { deleteKeyEffect, updateKeyEffect } from "../../db/queries/api-keys.ts";
+import { budgetExhaustedEffect } from "../../db/queries/budget-events.ts";
 import { setCreditLimit } from "../../db/queries/credit-commands.ts";
 import {
   declareOthersDead,

@@ -26,19 +26,19 @@ const subject = Type.Object(
   { title: "BudgetSubject", additionalProperties: false },
 );
 
-const limits = {
+export const subjectLimits = {
   daily_budget_usd: optional(budgetUsd),
   monthly_budget_usd: optional(budgetUsd),
 };
 
 const createBody = Type.Object(
-  { subject, ...limits },
+  { subject, ...subjectLimits },
   {
     additionalProperties: false,
   },
 );
 
-const changeBody = Type.Object(limits, {
+const changeBody = Type.Object(subjectLimits, {
   additionalProperties: false,
 });
 
@@ -93,7 +93,7 @@ interface StatedLimits {
  * Returns the limits that the body states. Limits that are missing in the body stay undefined.
  * Throws 400 if a budget has too many decimals.
  */
-function limitsOf(body: StatedLimits): Partial<SubjectLimits> {
+export function limitsOf(body: StatedLimits): Partial<SubjectLimits> {
   const { daily_budget_usd: daily, monthly_budget_usd: monthly } = body;
   return {
     ...(daily !== undefined && { dailyBudgetNano: budgetFromUsd(daily, "daily_budget_usd") }),

@@ -1,13 +1,14 @@
 import type { ApiKeyActors } from "../../../actors/api-key/actor.ts";
 import type { OrganizationActors } from "../../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../../db/client.ts";
-import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
+import { FOREIGN_KEY_VIOLATION, UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import {
   findListedKey,
   type KeyListing,
   type ListedKey,
   listKeys,
   type NewKey,
+  NoSuchTeamError,
   noteKeyUse,
   ScopesNotHeldError,
   TooManyKeysError,
@@ -151,6 +152,8 @@ export class ApiKeys {
       }),
     );
     if (!isChanged) throw notFound();
+    // The record in memory has the limits of the team and the owner before the change.
+    if (changed.teamId !== undefined || changed.ownerId !== undefined) key.forget();
     return this.find(caller, id);
   }
 
@@ -185,6 +188,8 @@ async function withGatewayErrors<Result>(change: Promise<Result>): Promise<Resul
         `The organization has ${error.maxKeys} API keys, the maximum. Delete one first.`,
       );
     }
+    if (error instanceof NoSuchTeamError) throw noSuch("team");
+    if (sqlState(error) === FOREIGN_KEY_VIOLATION) throw noSuch("member");
     if (sqlState(error) !== UNIQUE_VIOLATION) throw error;
     throw new GatewayError(
       "name_taken",
@@ -195,6 +200,13 @@ async function withGatewayErrors<Result>(change: Promise<Result>): Promise<Resul
       },
     );
   }
+}
+
+/** Returns the error for a key whose team or owner does not exist in its organization. */
+function noSuch(owner: "team" | "member"): GatewayError {
+  return new GatewayError(`${owner}_not_found`, `There is no such ${owner}.`, {
+    param: owner === "team" ? "team_id" : "owner_id",
+  });
 }
 
 /**

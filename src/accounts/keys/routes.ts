@@ -33,9 +33,22 @@ const MAX_MODEL_CHARACTERS = 256;
 const MAX_BUDGET_USD = 1_000_000_000;
 const MAX_PAGE = 1_000;
 
+/** The form of an id of an object of the organization. */
+const OBJECT_ID = "^[a-z]+_[0-9a-f]{32}$";
+
 const budget = { minimum: 0, maximum: MAX_BUDGET_USD };
 export const budgetUsd = Type.Number(budget);
 const model = Type.String({ minLength: 1, maxLength: MAX_MODEL_CHARACTERS });
+
+/** Returns the schema of a list of allowed models. */
+export function modelList(options: TSchemaOptions) {
+  return Type.Array(model, {
+    minItems: 1,
+    maxItems: MAX_ALLOWED_MODELS,
+    uniqueItems: true,
+    ...options,
+  });
+}
 
 /** Schemas of the values in bodies. The options have the description of the setting. */
 const BODY_SCHEMAS: Readonly<Record<keyof SettingKinds, (options: TSchemaOptions) => TSchema>> = {
@@ -45,13 +58,8 @@ const BODY_SCHEMAS: Readonly<Record<keyof SettingKinds, (options: TSchemaOptions
   rate: (options) => Type.Integer({ minimum: 1, maximum: MAX_RATE_LIMIT, ...options }),
   amount: (options) => Type.Number({ ...budget, ...options }),
   flag: (options) => Type.Boolean(options),
-  models: (options) =>
-    Type.Array(model, {
-      minItems: 1,
-      maxItems: MAX_ALLOWED_MODELS,
-      uniqueItems: true,
-      ...options,
-    }),
+  id: (options) => Type.String({ pattern: OBJECT_ID, ...options }),
+  models: modelList,
   time: (options) => Type.String({ minLength: 10, maxLength: 64, ...options }),
 };
 
@@ -62,6 +70,7 @@ const ANSWER_SCHEMAS: Readonly<Record<keyof SettingKinds, TSchema>> = {
   rate: Type.Integer(),
   amount: Type.Number(),
   flag: Type.Boolean(),
+  id: Type.String(),
   models: Type.Array(Type.String()),
   time: Type.String(),
 };
@@ -104,13 +113,13 @@ const listKeysQuery = Type.Object(
   { additionalProperties: false },
 );
 
-const { allowed_models, expires_at, ...otherAnswers } = settingSchemas(({ kind, initial }) =>
-  initial === null ? nullable(ANSWER_SCHEMAS[kind]) : ANSWER_SCHEMAS[kind],
+const { allowed_models, expires_at, team_id, owner_id, ...otherAnswers } = settingSchemas(
+  ({ kind, initial }) => (initial === null ? nullable(ANSWER_SCHEMAS[kind]) : ANSWER_SCHEMAS[kind]),
 );
 const shared = { id: Type.String(), ...otherAnswers, created_at: Type.String() };
 
 const createdKey = Type.Object(
-  { ...shared, key: Type.String(), allowed_models, expires_at },
+  { ...shared, key: Type.String(), allowed_models, expires_at, team_id, owner_id },
   { title: "CreatedKey" },
 );
 
@@ -123,6 +132,8 @@ const keyListItem = Type.Object(
     last_used_at: nullable(Type.String()),
     allowed_models,
     expires_at,
+    team_id,
+    owner_id,
   },
   { title: "Key" },
 );

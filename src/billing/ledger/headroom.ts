@@ -1,6 +1,7 @@
 import type { ApiKeyActors } from "../../../actors/api-key/actor.ts";
 import type { PeriodHeadroom, SpenderHeadroom } from "../../../actors/budget-periods/state.ts";
 import { type OrganizationHeadroom, UNLIMITED_NANO } from "../../../actors/organization/state.ts";
+import type { SubjectBudgetActors } from "../../../actors/subject-budget/actor.ts";
 import type { AccountHeadroom, HoldDemand, HoldVerdict } from "../../../db/ledger/rows.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { usdText } from "../../lib/money.ts";
@@ -97,14 +98,17 @@ function isShortPeriod({ remainingNano }: PeriodHeadroom, request: HoldRequest):
 }
 
 /**
- * Returns the periods whose budgets cause the 402 of a request. These have too little left after spend or, if no
+ * Returns the periods among these whose budgets cause the 402 of a request. These have too little left after spend or, if no
  * limit has too little after spend, after spend and holds.
  *
  * Returns none if the request exceeds a whole budget that is not exhausted: the request's size then causes the
  * 402.
  */
-function refusingPeriods(headroom: Headroom, request: HoldRequest): PeriodHeadroom[] {
-  const { limits } = headroom.key;
+function refusingPeriods(
+  limits: readonly PeriodHeadroom[],
+  headroom: Headroom,
+  request: HoldRequest,
+): PeriodHeadroom[] {
   const ofBudget = budgetOf(request);
   const isTooLarge = limits.some(
     ({ budgetNano, remainingNano }) =>
@@ -139,9 +143,11 @@ export function refusal(headroom: Headroom, request: HoldRequest): GatewayError 
     const { period, subject } = tightest;
     const kind = period.kind === "day" ? "daily" : "monthly";
     const whose = subject === undefined ? "this API key" : nameOf(subject);
+    const id = subject === undefined ? request.keyId : subject.value;
     return new GatewayError(
       "budget_exhausted",
       `The ${kind} budget of ${whose} does not cover this request: ${usdText(positive(period.availableNano))} USD is left. ${budgetRemedy(period, budgetOf(request))}${afford}`,
+      { fields: { subject: { type: subject?.type ?? "key", id } } },
     );
   }
   const { availableNano: free, remainingNano } = headroom.organization;
@@ -249,27 +255,43 @@ function periodHeadroom(
   };
 }
 
-/** Emits budget.exhausted once for each period that rejects the request, before its 402 is sent. */
-export function emitExhausted(
+/**
+ * Emits budget.exhausted once for each period that rejects the request, before its 402 is sent. Budgets of end users
+ * and tags have no events.
+ */
+export async function emitExhausted(
   dependencies: EmittingDependencies,
   request: HoldRequest,
   headroom: Headroom,
 ): Promise<void> {
-  return emitExhaustedOf(dependencies, request, refusingPeriods(headroom, request));
+  const refusing = (limits: readonly PeriodHeadroom[]) =>
+    refusingPeriods(limits, headroom, request);
+  await emitExhaustedOf(dependencies, request, refusing(headroom.key.limits));
+  for (const { subject, limits } of headroom.subjects) {
+    if (subject.type !== "team" && subject.type !== "member") continue;
+    const { organizationId } = request;
+    const { budgetId } = subject;
+    await emitExhaustedOf(dependencies, { organizationId, budgetId }, refusing(limits));
+  }
 }
 
 export interface EmittingDependencies {
   readonly keys: ApiKeyActors;
+  readonly subjectBudgets: SubjectBudgetActors;
   onBackgroundError(error: unknown): void;
 }
 
 /**
- * Emits budget.exhausted once for each of these periods of a key. If that fails, the request is still rejected,
+ * Emits budget.exhausted once for each of these periods of a key or a budget. If that fails, the request is still rejected,
  * and the next 402 emits it.
  */
 export async function emitExhaustedOf(
-  { keys, onBackgroundError }: EmittingDependencies,
-  { organizationId, keyId }: Pick<HoldRequest, "organizationId" | "keyId">,
+  { keys, subjectBudgets, onBackgroundError }: EmittingDependencies,
+  {
+    organizationId,
+    keyId = "",
+    budgetId,
+  }: { readonly organizationId: string; readonly keyId?: string; readonly budgetId?: string },
   limits: readonly Omit<PeriodHeadroom, "availableNano">[],
 ): Promise<void> {
   if (limits.length === 0) return;
@@ -277,12 +299,13 @@ export async function emitExhaustedOf(
     id: accountId,
     kind,
     organizationId,
-    keyId,
+    ...(budgetId === undefined ? { keyId } : { budgetId }),
     periodStart,
     isNearlySpent: remainingNano <= budgetNano / 20n,
   }));
   try {
-    await keys.get(keyId).ask("exhausted", periods);
+    if (budgetId === undefined) await keys.get(keyId).ask("exhausted", periods);
+    else await subjectBudgets.get(budgetId).ask("exhausted", periods);
   } catch (error) {
     onBackgroundError(error);
   }

@@ -13,7 +13,7 @@ import type {
   MoneyPort,
 } from "../../billing/ledger/interface.ts";
 import type { Caller } from "../../http/caller.ts";
-import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
+import type { ApiKeyRecord, TeamLimits } from "../../lib/api-key-record.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import type { ExactInteger } from "../../lib/exact-integer.ts";
@@ -27,7 +27,12 @@ import {
   tokenWindow,
 } from "../../platform/cluster/interface.ts";
 import type { CostBound } from "./endpoint.ts";
-import { lowPriorityLimit, secondsUntil, TokenReservation } from "./token-reservation.ts";
+import {
+  lowPriorityLimit,
+  secondsUntil,
+  type TokenLimit,
+  TokenReservations,
+} from "./token-reservation.ts";
 
 export type RateHeaders = Readonly<Record<string, string>>;
 
@@ -75,6 +80,8 @@ export interface HoldBounds {
 }
 
 const NO_HEADERS: RateHeaders = {};
+/** Beginning of a message about the limit of the calling key. */
+const THIS_KEY = "This API key";
 /** The provider that needs no key. */
 const KEYLESS_PROVIDER = "sandbox";
 
@@ -98,27 +105,53 @@ export class CallAdmission {
     admittedRateHeaders,
   }: Pick<RateSubject, "caller" | "admittedRateHeaders">): RateHeaders | Promise<RateHeaders> {
     if (admittedRateHeaders !== undefined) return admittedRateHeaders;
-    if (key.rateLimitRpm === null) return NO_HEADERS;
-    const limit = isLowPriority === true ? lowPriorityLimit(key.rateLimitRpm) : key.rateLimitRpm;
+    const { team } = key;
+    if (team === undefined || team.rateLimitRpm === null) {
+      return this.#takeRequest(key, isLowPriority, THIS_KEY);
+    }
+    return this.#takeRequestOfTeam(key, team, isLowPriority);
+  }
+
+  #takeRequest(
+    { id, rateLimitRpm }: Pick<ApiKeyRecord, "id" | "rateLimitRpm">,
+    isLowPriority: boolean | undefined,
+    limited: string,
+  ): RateHeaders | Promise<RateHeaders> {
+    if (rateLimitRpm === null) return NO_HEADERS;
+    const limit = isLowPriority === true ? lowPriorityLimit(rateLimitRpm) : rateLimitRpm;
     const { rates, clock } = this.#dependencies;
-    const decided = rates.take(key.id, limit);
+    const decided = rates.take(id, limit);
     return decided instanceof Promise
-      ? decided.then((decision) => admittedHeaders(decision, clock))
-      : admittedHeaders(decided, clock);
+      ? decided.then((decision) => admittedHeaders(decision, clock, limited))
+      : admittedHeaders(decided, clock, limited);
+  }
+
+  /** Counts the request against the limits of the key and of its team. Returns the headers of the tighter one. */
+  async #takeRequestOfTeam(
+    key: ApiKeyRecord,
+    team: TeamLimits,
+    isLowPriority: boolean | undefined,
+  ): Promise<RateHeaders> {
+    const ofKey = await this.#takeRequest(key, isLowPriority, THIS_KEY);
+    const ofTeam = await this.#takeRequest(team, isLowPriority, nameOfTeam(team));
+    return remainingOf(ofKey) < remainingOf(ofTeam) ? ofKey : ofTeam;
   }
 
   /**
-   * Reserves the most tokens that a request can use from the key's token limit. Returns undefined if the
+   * Reserves the most tokens that a request can use from the token limits of the key and its team. Returns undefined if the
    * request uses no tokens. Rejects with 429 if too few tokens are left, and with 400 if the limit can never
    * cover the request.
    */
   takeTokens(
-    { key, isLowPriority }: Caller,
+    caller: Caller,
     bounds: readonly CostBound[],
     isLimitExplicit: boolean,
-  ): Promise<TokenReservation | undefined> {
-    const limited = { id: key.id, rateLimitTpm: key.rateLimitTpm!, isLowPriority };
-    return TokenReservation.take(
+  ): Promise<TokenReservations | undefined> {
+    const limited = tokenLimitsOf(caller.key).map((limit) => ({
+      ...limit,
+      isLowPriority: caller.isLowPriority,
+    }));
+    return TokenReservations.take(
       this.#dependencies,
       limited,
       highestBound(bounds),
@@ -173,15 +206,16 @@ export class CallAdmission {
     );
   }
 
-  /** Throws 429 if no tokens are left in the key's window. */
-  async #assertTokensLeft({ id, rateLimitTpm }: ApiKeyRecord): Promise<void> {
-    if (rateLimitTpm === null) return;
-    if ((await this.#dependencies.rates.remaining(tokenWindow(id), rateLimitTpm)) > 0) return;
-    throw new GatewayError(
-      "rate_limit_exceeded",
-      `This API key has used its ${rateLimitTpm} tokens a minute, so the request body was not read.`,
-      { retryAfterSeconds: 1 },
-    );
+  /** Throws 429 if no tokens are left in the window of the key or its team. */
+  async #assertTokensLeft(key: ApiKeyRecord): Promise<void> {
+    for (const { id, rateLimitTpm, limited } of tokenLimitsOf(key)) {
+      if ((await this.#dependencies.rates.remaining(tokenWindow(id), rateLimitTpm)) > 0) continue;
+      throw new GatewayError(
+        "rate_limit_exceeded",
+        `${limited} has used its ${rateLimitTpm} tokens a minute, so the request body was not read.`,
+        { retryAfterSeconds: 1 },
+      );
+    }
   }
 
   /**
@@ -205,11 +239,16 @@ export class CallAdmission {
   }
 
   /**
-   * Returns the end user and the tags of a request that have budgets. Returns them without a promise if they
-   * are cached.
+   * Returns the team, the owner, the end user and the tags of a request that have budgets. Returns them without a
+   * promise if they are cached.
    */
   subjectsOf({ key }: Caller, fields: SubjectFields): ReturnType<BudgetSubjects["of"]> {
-    return this.#dependencies.budgetSubjects.of(key.organizationId, fields);
+    const named = this.#dependencies.budgetSubjects.of(key.organizationId, fields);
+    const { ownerBudgets } = key;
+    if (ownerBudgets === undefined) return named;
+    return named instanceof Promise
+      ? named.then((subjects = []) => [...ownerBudgets, ...subjects])
+      : [...ownerBudgets, ...(named ?? [])];
   }
 
   /**
@@ -305,12 +344,12 @@ function assertByokKeys(endpoints: readonly ServingEndpoint[]): void {
 }
 
 /** Returns the rate limit headers. Throws 429 if the request is not admitted. */
-function admittedHeaders(decision: RateDecision, clock: Clock): RateHeaders {
+function admittedHeaders(decision: RateDecision, clock: Clock, limited: string): RateHeaders {
   const headers = rateHeaders(decision, clock);
   if (decision.isAdmitted) return headers;
   throw new GatewayError(
     "rate_limit_exceeded",
-    `This API key is limited to ${decision.limit} requests a minute.`,
+    `${limited} is limited to ${decision.limit} requests a minute.`,
     // The client needs at least one millisecond to send the next request.
     { retryAfterSeconds: (decision.retryAfterMs - 1) / 1_000, headers },
   );
@@ -328,6 +367,29 @@ function rateHeaders(decision: RateDecision, clock: Clock): RateHeaders {
     "x-ratelimit-remaining-requests": remaining,
     "x-ratelimit-reset-requests": secondsUntil(decision.resetMs, clock),
   };
+}
+
+function remainingOf(headers: RateHeaders): number {
+  return Number(headers["x-ratelimit-remaining"] ?? Number.POSITIVE_INFINITY);
+}
+
+/** Returns the beginning of a message about the limit of a team. */
+function nameOfTeam({ name }: TeamLimits): string {
+  return `The team ${JSON.stringify(name)} of this API key`;
+}
+
+/** Returns true if requests of the key are counted in tokens. */
+export function hasTokenLimit(key: ApiKeyRecord): boolean {
+  return key.rateLimitTpm !== null || (key.team !== undefined && key.team.rateLimitTpm !== null);
+}
+
+/** Returns the token limits of a key and its team. */
+function tokenLimitsOf({ id, rateLimitTpm, team }: ApiKeyRecord): TokenLimit[] {
+  const limits = [{ id, rateLimitTpm, limited: THIS_KEY }];
+  if (team !== undefined) limits.push({ ...team, limited: nameOfTeam(team) });
+  return limits.flatMap(({ rateLimitTpm: limit, ...of }) =>
+    limit === null ? [] : [{ ...of, rateLimitTpm: limit }],
+  );
 }
 
 function invalidKey(): GatewayError {

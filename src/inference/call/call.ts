@@ -9,7 +9,7 @@ import type { CacheWriter } from "./cache/cache-writer.ts";
 import type { AcceptedRequest, Preparation } from "./endpoint.ts";
 import type { CallGuard } from "./guard/call-guard.ts";
 import type { Candidate, RoutePlan } from "./routing/plan-route.ts";
-import type { TokenReservation } from "./token-reservation.ts";
+import type { TokenReservations } from "./token-reservation.ts";
 
 /** A request after its endpoint has accepted it. */
 interface RunningRequest<Request> {
@@ -62,7 +62,7 @@ export interface AdmittedCall<Request> extends RunningRequest<Request> {
   readonly hold: Hold;
   readonly fees: Fees;
   /** The tokens that the call reserves in its key's limit. Undefined if the key has no limit. */
-  readonly tokens?: TokenReservation | undefined;
+  readonly tokens?: TokenReservations | undefined;
   /** The limit of output units that the caller set. */
   readonly statedLimit: number | undefined;
   /** True if the caller requested the route of the call. */

@@ -30,7 +30,13 @@ import type { ModelIndex } from "../../providers/catalogue/model-index.ts";
 import type { Provider } from "../../providers/interface.ts";
 import type { DefinitionCache } from "../definitions/definition-cache.ts";
 import type { Guardrail } from "../guardrails/screening/guardrail.ts";
-import type { CallAdmission, Fees, HoldBounds, RateHeaders } from "./admission.ts";
+import {
+  type CallAdmission,
+  type Fees,
+  type HoldBounds,
+  hasTokenLimit,
+  type RateHeaders,
+} from "./admission.ts";
 import {
   type BatchAnswer,
   type PreparedBatchLine,
@@ -57,7 +63,7 @@ import { type RoutePreferences, routePreferences } from "./routing/preferences.t
 import { RoutePlans } from "./routing/route-plans.ts";
 import type { TunedModels } from "./routing/tuned-models.ts";
 import { type StreamDependencies, streamedAnswer } from "./stream/streamed-answer.ts";
-import type { TokenReservation } from "./token-reservation.ts";
+import type { TokenReservations } from "./token-reservation.ts";
 import { type WholeAnswerDependencies, wholeAnswer } from "./whole-answer.ts";
 
 export interface PaidCallDependencies extends WholeAnswerDependencies, StreamDependencies {
@@ -173,8 +179,8 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
     const { admission } = this.#dependencies;
     const statedLimit = this.endpoint.statedLimit(request);
     const isExplicit = statedLimit !== undefined;
-    let tokens: TokenReservation | undefined;
-    if (caller.key.rateLimitTpm !== null) {
+    let tokens: TokenReservations | undefined;
+    if (hasTokenLimit(caller.key)) {
       tokens = await admission.takeTokens(caller, this.#bounds(request, planned), isExplicit);
       lifetime.responseHeaders = { ...lifetime.responseHeaders, ...tokens?.headers };
     }
@@ -279,9 +285,9 @@ export class PaidCall<Request extends AcceptedRequest, Answer> {
    */
   guardOf(call: AcceptedCall<Request>): CallGuard | undefined | Promise<CallGuard | undefined> {
     if (call.applyGuardrails === undefined) return undefined;
-    const { organizationId, id } = call.caller.key;
+    const { key } = call.caller;
     const guardrailName = call.request.fields.guardrail ?? undefined;
-    const guardrails = this.#dependencies.definitions.guardrails(organizationId, id, guardrailName);
+    const guardrails = this.#dependencies.definitions.guardrails(key, guardrailName);
     return guardrails instanceof Promise
       ? guardrails.then(this.#guardWith.bind(this, call))
       : this.#guardWith(call, guardrails);

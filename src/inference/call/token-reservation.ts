@@ -1,5 +1,4 @@
 import { MIN_OUTPUT_TOKENS, REDUCED_OUTPUT_TOKENS } from "../../billing/ledger/decide-hold.ts";
-import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import {
@@ -10,12 +9,16 @@ import {
 } from "../../platform/cluster/interface.ts";
 import { type CostBound, tokensOfBound } from "./endpoint.ts";
 
-/** An API key with a token limit. */
-type LimitedKey = Pick<ApiKeyRecord, "id"> & {
+/** The token limit of an API key or a team. */
+export interface TokenLimit {
+  /** The id of the key or the team, which names the window. */
+  readonly id: string;
   readonly rateLimitTpm: number;
+  /** Beginning of a message about the limit, such as "This API key". */
+  readonly limited: string;
   /** True if the caller's calls have low priority. */
   readonly isLowPriority?: boolean | undefined;
-};
+}
 
 /** Returns the largest part of a limit that low-priority calls can use: at least 1. */
 export function lowPriorityLimit(limit: number): number {
@@ -32,16 +35,16 @@ interface Take extends Pick<RateDecision, "recount"> {
 }
 
 /**
- * The tokens that one call reserves in the window of its key: at first the most that it can use, like the
+ * The tokens that one call reserves in one window: at first the most that it can use, like the
  * hold of its money. When the call ends, its usage replaces the reservation. A call of several steps
  * reserves step by step.
  */
-export class TokenReservation {
+class TokenReservation {
   /** The lowered limit of output units. Undefined if the limit was not lowered. */
   readonly outputLimit: number | undefined;
   readonly headers: Readonly<Record<string, string>>;
   readonly #source: TokenSource;
-  readonly #key: LimitedKey;
+  readonly #limit: TokenLimit;
   readonly #bound: CostBound;
   /** Reservations of the current step. */
   #takes: Take[];
@@ -53,12 +56,12 @@ export class TokenReservation {
 
   private constructor(
     source: TokenSource,
-    key: LimitedKey,
+    key: TokenLimit,
     bound: CostBound,
     decision: RateDecision,
   ) {
     this.#source = source;
-    this.#key = key;
+    this.#limit = key;
     this.#bound = bound;
     this.#takes = [{ counted: decision.admittedAmount, recount: decision.recount }];
     this.#counted = decision.admittedAmount;
@@ -76,21 +79,21 @@ export class TokenReservation {
    */
   static async take(
     source: TokenSource,
-    key: LimitedKey,
+    key: TokenLimit,
     bound: CostBound,
     isLimitExplicit: boolean,
   ): Promise<TokenReservation | undefined> {
     const { rates, clock } = source;
     const amount = amountOf(bound, isLimitExplicit);
     if (amount.full === 0) return undefined;
-    if (amount.least > key.rateLimitTpm) throw neverAdmitted(key.rateLimitTpm, bound, amount.least);
+    if (amount.least > key.rateLimitTpm) throw neverAdmitted(key, bound, amount.least);
     // A low-priority call that needs more than half waits until little else is reserved.
     const limit =
       key.isLowPriority === true
         ? Math.max(lowPriorityLimit(key.rateLimitTpm), Math.min(amount.full, key.rateLimitTpm))
         : key.rateLimitTpm;
     const decision = await rates.take(tokenWindow(key.id), limit, amount);
-    if (!decision.isAdmitted) throw refused(decision, clock);
+    if (!decision.isAdmitted) throw refused(decision, key, clock);
     return new TokenReservation(source, key, bound, decision);
   }
 
@@ -114,11 +117,11 @@ export class TokenReservation {
     const more = tokens - this.#counted;
     if (more === 0) return true;
     const amount = { full: more, reduced: more, least: more };
-    const { id, rateLimitTpm } = this.#key;
+    const { id, rateLimitTpm } = this.#limit;
     const { rates, clock } = this.#source;
     const decision = await rates.take(tokenWindow(id), rateLimitTpm, amount);
     if (!decision.isAdmitted) {
-      if (usedBefore === 0) throw refused(decision, clock);
+      if (usedBefore === 0) throw refused(decision, this.#limit, clock);
       return false;
     }
     this.#takes.push({ counted: more, recount: decision.recount });
@@ -152,6 +155,59 @@ export class TokenReservation {
   }
 }
 
+/** The tokens that one call reserves in the windows of its key and the key's team. */
+export class TokenReservations {
+  /** The lowered limit of output units. Undefined if the limit was not lowered. */
+  readonly outputLimit: number | undefined;
+  /** The headers of the window that the key has, or else of the team's. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly #reservations: readonly TokenReservation[];
+
+  private constructor(reservations: readonly TokenReservation[]) {
+    this.#reservations = reservations;
+    this.headers = reservations[0]!.headers;
+    const lowered = reservations.flatMap(({ outputLimit }) => outputLimit ?? []);
+    this.outputLimit = lowered.length === 0 ? undefined : Math.min(...lowered);
+    if (reservations.length > 1 && this.outputLimit !== undefined) this.lowerTo(this.outputLimit);
+  }
+
+  /** Reserves in all windows, or in none. Resolves and rejects like TokenReservation.take. */
+  static async take(
+    source: TokenSource,
+    limits: readonly TokenLimit[],
+    bound: CostBound,
+    isLimitExplicit: boolean,
+  ): Promise<TokenReservations | undefined> {
+    const taken: TokenReservation[] = [];
+    try {
+      for (const limit of limits) {
+        const one = await TokenReservation.take(source, limit, bound, isLimitExplicit);
+        if (one !== undefined) taken.push(one);
+      }
+    } catch (error) {
+      for (const one of taken) one.end(0);
+      throw error;
+    }
+    return taken.length === 0 ? undefined : new TokenReservations(taken);
+  }
+
+  lowerTo(units: number): void {
+    for (const one of this.#reservations) one.lowerTo(units);
+  }
+
+  /** Like TokenReservation.reserveStep, in all windows. What one window has reserved ends with the call. */
+  async reserveStep(usedBefore: number, tokens: number): Promise<boolean> {
+    for (const one of this.#reservations) {
+      if (!(await one.reserveStep(usedBefore, tokens))) return false;
+    }
+    return true;
+  }
+
+  end(used: number): void {
+    for (const one of this.#reservations) one.end(used);
+  }
+}
+
 /** Returns the largest and the smallest amount of a reservation, as for a hold (`holdSize`). */
 function amountOf(bound: CostBound, isLimitExplicit: boolean): RateAmount {
   const { units } = bound;
@@ -164,7 +220,11 @@ function amountOf(bound: CostBound, isLimitExplicit: boolean): RateAmount {
   };
 }
 
-function neverAdmitted(limit: number, { fixedTokens, perUnitTokens }: CostBound, least: number) {
+function neverAdmitted(
+  { rateLimitTpm: limit, limited }: TokenLimit,
+  { fixedTokens, perUnitTokens }: CostBound,
+  least: number,
+) {
   const units = perUnitTokens === 0 ? 0 : Math.floor((limit - fixedTokens) / perUnitTokens);
   const wayOut =
     units > 0
@@ -172,15 +232,15 @@ function neverAdmitted(limit: number, { fixedTokens, perUnitTokens }: CostBound,
       : `Its input alone can use up to ${fixedTokens} tokens: shorten it.`;
   return new GatewayError(
     "request_exceeds_rate_limit",
-    `This request can use up to ${least} tokens, and this API key is limited to ${limit} tokens a minute, so it can never be admitted. ${wayOut}`,
+    `This request can use up to ${least} tokens, and ${limited[0]!.toLowerCase()}${limited.slice(1)} is limited to ${limit} tokens a minute, so it can never be admitted. ${wayOut}`,
     { param: units > 0 ? "max_tokens" : null },
   );
 }
 
-function refused(decision: RateDecision, clock: Clock): GatewayError {
+function refused(decision: RateDecision, { limited }: TokenLimit, clock: Clock): GatewayError {
   return new GatewayError(
     "rate_limit_exceeded",
-    `This API key is limited to ${decision.limit} tokens a minute, and ${decision.remaining} are left. Running requests reserve the most tokens that they can use: a lower max_tokens reserves fewer.`,
+    `${limited} is limited to ${decision.limit} tokens a minute, and ${decision.remaining} are left. Running requests reserve the most tokens that they can use: a lower max_tokens reserves fewer.`,
     { retryAfterSeconds: (decision.retryAfterMs - 1) / 1_000, headers: headersOf(decision, clock) },
   );
 }

@@ -4,6 +4,7 @@ import {
   definitionsOf,
   type OrganizationDefinitions as StoredDefinitions,
 } from "../../../db/queries/definitions.ts";
+import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { OrganizationCache } from "../../lib/organization-cache.ts";
 import type { Guardrail, GuardrailRule } from "../guardrails/screening/guardrail.ts";
@@ -17,6 +18,9 @@ export interface Preset {
   readonly system: string | null;
   readonly parameters: Readonly<Record<string, unknown>>;
 }
+
+/** The key of a call, as far as its guardrails depend on it. */
+type GuardedKey = Pick<ApiKeyRecord, "id" | "organizationId" | "team">;
 
 class OrganizationDefinitions {
   readonly #byId = new Map<string, DefinitionRecord>();
@@ -36,13 +40,18 @@ class OrganizationDefinitions {
   }
 
   /**
-   * Returns the enforced guardrails of the key and the guardrail that the request names. Throws 404 if the
-   * named guardrail does not exist.
+   * Returns the enforced guardrails of the key, that of its team and the one that the request names. Throws 404
+   * if the team's or the named guardrail does not exist.
    */
-  guardrails(keyId: string, guardrailName: string | undefined): readonly Guardrail[] {
+  guardrails(
+    { id: keyId, team }: GuardedKey,
+    guardrailName: string | undefined,
+  ): readonly Guardrail[] {
     const ids = [this.#defaults.get(""), this.#defaults.get(keyId)];
-    if (guardrailName !== undefined) {
-      const guardrail = this.find("guardrail", guardrailName);
+    for (const name of [team?.guardrail, guardrailName]) {
+      if (name === undefined || name === null) continue;
+      const guardrail = this.find("guardrail", name);
+      // A guardrail that a team demands is never skipped.
       if (guardrail === undefined) throw noGuardrail();
       ids.push(guardrail.id);
     }
@@ -84,24 +93,24 @@ export class DefinitionCache extends OrganizationCache<OrganizationDefinitions> 
    * organization's definitions are cached. Throws, or rejects with, 404 if the named guardrail does not exist.
    */
   guardrails(
-    organizationId: string,
-    keyId: string,
+    key: GuardedKey,
     guardrailName: string | undefined,
   ): readonly Guardrail[] | undefined | Promise<readonly Guardrail[] | undefined> {
-    const cached = this.of(organizationId);
+    const cached = this.of(key.organizationId);
     return cached instanceof Promise
-      ? cached.then((definitions) => guardrailsIn(definitions, keyId, guardrailName))
-      : guardrailsIn(cached, keyId, guardrailName);
+      ? cached.then((definitions) => guardrailsIn(definitions, key, guardrailName))
+      : guardrailsIn(cached, key, guardrailName);
   }
 }
 
 function guardrailsIn(
   definitions: OrganizationDefinitions,
-  keyId: string,
+  key: GuardedKey,
   guardrailName: string | undefined,
 ): readonly Guardrail[] | undefined {
-  if (definitions.isEmpty && guardrailName === undefined) return undefined;
-  const guardrails = definitions.guardrails(keyId, guardrailName);
+  const isUnguarded = guardrailName === undefined && (key.team?.guardrail ?? null) === null;
+  if (definitions.isEmpty && isUnguarded) return undefined;
+  const guardrails = definitions.guardrails(key, guardrailName);
   return guardrails.length === 0 ? undefined : guardrails;
 }
 

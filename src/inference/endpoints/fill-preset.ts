@@ -59,7 +59,7 @@ export function fillRouted<Body extends { readonly preset?: string | null }>(
 }
 
 /**
- * Returns the step that adds the named preset to a body which the event loop has parsed. A work thread adds
+ * Returns the step that adds the named preset, and that of the key's team, to a body which the event loop has parsed. A work thread adds
  * presets to the long bodies that it parses.
  */
 export function preparePreset<Body extends object>(
@@ -69,14 +69,20 @@ export function preparePreset<Body extends object>(
 ): Prepare {
   const load = async (
     { body, caller, admittedRateHeaders }: IncomingCall,
-    name: string,
+    names: readonly string[],
   ): Promise<LoadedBody> => {
-    const filled = fill(body as Body, await definitions.preset(caller.key.organizationId, name));
+    let filled = body as Body;
+    for (const name of names) {
+      filled = fill(filled, await definitions.preset(caller.key.organizationId, name));
+    }
     check(filled);
     return { body: filled, admittedRateHeaders };
   };
   return (context) => {
-    const name = presetNamed(context.body);
-    return name === undefined ? undefined : load(context, name);
+    // The preset of the team fills what the request and its preset leave open.
+    const named = presetNamed(context.body);
+    const ofTeam = context.caller.key.team?.preset ?? undefined;
+    const names = [named, ofTeam].filter((name) => name !== undefined);
+    return names.length === 0 ? undefined : load(context, names);
   };
 }

@@ -8,7 +8,7 @@ import type { BatchAnswer, PreparedBatchLine } from "../../inference/call/batche
 import type { CallOutcome, InternalIdempotencyKey } from "../../inference/call/call.ts";
 import type { UnwrittenCharge } from "../../inference/call/call-charge.ts";
 import type { DirectCalls, IncomingCall, PaidRoute } from "../../inference/endpoints/paid-route.ts";
-import { type ApiKeyRecord, holdsScope } from "../../lib/api-key-record.ts";
+import { type ApiKeyRecord, hasTeamPreset, holdsScope } from "../../lib/api-key-record.ts";
 import { type ErrorCode, GatewayError, RETRYABLE_CODES, stopping } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import { loggedFieldsOf, type RequestLifetime } from "../../lib/request-log.ts";
@@ -197,7 +197,7 @@ export class LineCalls {
     const route = this.#routes.get(endpoint)!;
     return {
       ...logged,
-      ...(await readBody(route, body, organizationId, lifetime)),
+      ...(await readBody(route, body, { owner: organizationId, key: caller.key, lifetime })),
       request: { headers: new Headers({ "content-type": "application/json" }), signal: NEVER },
       caller,
       admitAgain: () => this.#admit(request),
@@ -251,11 +251,19 @@ function bytesOf({ body }: Pick<CallOutcome, "body">): Promise<Uint8Array> {
 async function readBody(
   route: RouteDefinition,
   body: unknown,
-  owner: string,
-  lifetime: RequestLifetime,
+  {
+    owner,
+    key,
+    lifetime,
+  }: {
+    readonly owner: string;
+    readonly key: ApiKeyRecord;
+    readonly lifetime: RequestLifetime;
+  },
 ): Promise<Pick<IncomingCall, "body" | "bodyText">> {
   const bodyText = JSON.stringify(body);
-  if (bodyText.length > MAX_WHOLE_BYTES && route.readLongBody !== undefined) {
+  const isLong = bodyText.length > MAX_WHOLE_BYTES && !hasTeamPreset(key);
+  if (isLong && route.readLongBody !== undefined) {
     await yieldToEventLoop();
     const bytes = sharedCopy(new TextEncoder().encode(bodyText));
     const read = await route.readLongBody(bytes, owner, NEVER);

@@ -31,6 +31,11 @@ export function createActorWorld(dependencies: {
     endpoints: new ActorRegistry(endpointActor, environment),
   };
   changes.invalidate("api-key", world.keys);
+  changes.on("key-owner", (ownerId) =>
+    world.keys.forgetWhere(
+      ({ record }) => record?.teamId === ownerId || record?.ownerId === ownerId,
+    ),
+  );
   changes.invalidate("organization", world.organizations);
   changes.invalidate("subject-budget", world.subjectBudgets);
   return world;

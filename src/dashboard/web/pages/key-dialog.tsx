@@ -19,8 +19,14 @@ interface KeyDialogProps {
   onClose(): void;
 }
 
-/** A setting in the form. Keys are switched on and off in the list. */
-type FormField = Exclude<SettingField, "is_active">;
+/** Settings that the form does not have. Keys are switched on and off in the list. */
+const NOT_IN_FORM = ["is_active", "team_id", "owner_id"] as const;
+type FormField = Exclude<SettingField, (typeof NOT_IN_FORM)[number]>;
+const FORM_ROWS = SETTING_ROWS.flatMap((row) =>
+  NOT_IN_FORM.some((field) => field === row.field)
+    ? []
+    : [{ ...row, field: row.field as FormField }],
+);
 type TextField = Exclude<FormField, "scopes" | "budget_includes_byok">;
 type Entries = Readonly<Record<TextField, string>> &
   Pick<WireSettings, "scopes" | "budget_includes_byok">;
@@ -190,7 +196,7 @@ export function SecretOnce({ secret, isBusy = false, onDone }: SecretOnceProps) 
 }
 
 function entriesOf(key: ListedKey | undefined): Entries {
-  const entries = SETTING_ROWS.map(({ field, kind }) => {
+  const entries = FORM_ROWS.map(({ field, kind }) => {
     const value = key?.[field];
     if (kind === "flag") return [field, value ?? false];
     if (kind === "scopes") return [field, value ?? ALL_SCOPES];
@@ -209,8 +215,7 @@ function bodyOf(entries: Entries, edited: ListedKey | undefined): Partial<WireSe
   if (entries.scopes.length === 0) {
     throw new ApiError(400, "invalid_body", "Choose at least one scope.", "scopes");
   }
-  const stated = SETTING_ROWS.flatMap(({ field, kind }) => {
-    if (field === "is_active") return [];
+  const stated = FORM_ROWS.flatMap(({ field, kind }) => {
     const entry = entries[field];
     const mayBeOmitted = edited !== undefined || kind === "time" || kind === "scopes";
     if (mayBeOmitted && String(entry) === String(before[field])) return [];

@@ -104,7 +104,7 @@ export function resolveModels(
 }
 
 /**
- * Throws 403 model_not_allowed if the key is restricted to other models. A key that can use a model can use
+ * Throws 403 model_not_allowed if the key or its team is restricted to other models. A key that can use a model can use
  * each of its endpoints by the provider's name. A key that can use such an endpoint can use only that
  * endpoint. Names are compared by the models that they currently resolve to. So neither an alias nor another
  * spelling gives access to models outside the list.
@@ -115,7 +115,19 @@ export function assertModelsAllowed(
   field: RoutePreferences["modelsField"],
   index: ModelIndex,
 ): void {
-  const { allowedModels } = key;
+  assertInList(key.allowedModels, "This API key", models, field, index);
+  if (key.team !== undefined) {
+    assertInList(key.team.allowedModels, "The team of this API key", models, field, index);
+  }
+}
+
+function assertInList(
+  allowedModels: readonly string[] | null,
+  restricted: string,
+  models: readonly CatalogueModel[],
+  field: RoutePreferences["modelsField"],
+  index: ModelIndex,
+): void {
   if (allowedModels === null) return;
   // A key that can use an alias can use each of its models.
   const names = allowedModels.flatMap((name) => index.alias(name)?.map(({ id }) => id) ?? [name]);
@@ -124,7 +136,7 @@ export function assertModelsAllowed(
     if (names.some((name) => isOneOf(index.resolve(name)?.id ?? name, id, canonicalId))) continue;
     throw new GatewayError(
       "model_not_allowed",
-      `This API key is not allowed to use the model ${shown(model.id)}.`,
+      `${restricted} is not allowed to use the model ${shown(model.id)}.`,
       { param: field },
     );
   }

@@ -80,6 +80,7 @@ const FORMS: { readonly [Kind in keyof SettingKinds]: OptionForm<SettingKinds[Ki
   rate: { value: "N", read: (name, text) => readWholeNumber(name, text, 1, MAX_RATE_LIMIT) },
   amount: { value: "X", read: readLimitNano },
   flag: { value: "BOOL", choices: ["true", "false"], read: readBoolean },
+  id: { value: "ID", read: readName },
   models: { value: "A,B", read: readModels },
   time: { value: "TIME", read: readFutureTime },
 };

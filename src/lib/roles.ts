@@ -1,0 +1,75 @@
+import { SCOPES, type Scope } from "./api-key-record.ts";
+
+/** What a member of an organization may do. */
+export const ROLES = ["owner", "admin", "developer", "billing", "viewer"] as const;
+export type Role = (typeof ROLES)[number];
+
+/** What a person may do as operator of the gateway. */
+export const OPERATOR_ROLES = ["operator", "operator_viewer"] as const;
+export type OperatorRole = (typeof OPERATOR_ROLES)[number];
+
+export const TEAM_ROLES = ["lead", "member"] as const;
+export type TeamRole = (typeof TEAM_ROLES)[number];
+
+interface RoleRights {
+  /** Explanation at the choice of a role. */
+  readonly description: string;
+  /** Scopes of routes that change things. */
+  readonly changes: readonly Scope[];
+  /** Scopes of routes that only read. */
+  readonly reads: readonly Scope[];
+  /** The roles that it can give to others, and take away. */
+  readonly grants: readonly Role[];
+  /** True if it sees and creates only the keys, usage and requests of its own. */
+  readonly isSelfOnly?: true;
+}
+
+const ALL: readonly Scope[] = SCOPES;
+const VISIBLE = ALL.filter((scope) => scope !== "provider_keys:manage");
+
+/** The rights of each role. The dashboard, the documentation and every check of access follow from these rows. */
+export const ROLE_RIGHTS: Readonly<Record<Role, RoleRights>> = {
+  owner: {
+    description: "May do everything, and give every role.",
+    changes: ALL,
+    reads: ALL,
+    grants: ROLES,
+  },
+  admin: {
+    description: "May do everything except pay, and give every role except owner.",
+    changes: ALL.filter((scope) => scope !== "billing:write"),
+    reads: ALL,
+    grants: ["admin", "developer", "billing", "viewer"],
+  },
+  developer: {
+    description:
+      "Creates keys within the policy of a team. Sees the keys, usage and requests of its own.",
+    changes: ["keys:manage"],
+    reads: ["keys:manage", "models:read", "usage:read", "presets:manage", "guardrails:manage"],
+    grants: [],
+    isSelfOnly: true,
+  },
+  billing: {
+    description: "Sees usage and credits, and pays. Sees no requests and no keys.",
+    changes: ["billing:write"],
+    reads: ["billing:read", "billing:write", "models:read", "usage:read"],
+    grants: [],
+  },
+  viewer: {
+    description: "Sees everything and changes nothing.",
+    changes: [],
+    reads: VISIBLE,
+    grants: [],
+  },
+};
+
+/** Returns true if a role may call a route with this scope. */
+export function mayCall(role: Role, scope: Scope, method: string): boolean {
+  const { changes, reads } = ROLE_RIGHTS[role];
+  return (method === "GET" ? reads : changes).includes(scope);
+}
+
+/** Returns true if a member with one role may give, or take away, the other. */
+export function mayGrant(role: Role, granted: Role): boolean {
+  return ROLE_RIGHTS[role].grants.includes(granted);
+}
