@@ -236,7 +236,7 @@ describe("keys of a team", () => {
     const answered = await said("Tell me a long story about a horse.");
     expect(answered.status).toBe(200);
     expect(((await answered.json()) as Json).usage.completion_tokens).toBeLessThanOrEqual(7);
-    await expectError(await said("a zebra"), 400, "guardrail_blocked");
+    await expectError(await said("a zebra"), 400, "content_policy_violation");
     await manage("PATCH", `teams/${team.id}`, { guardrail: "unknown" });
     await until(
       "the missing guardrail counts",
