@@ -165,6 +165,8 @@ export interface KeyListing {
   readonly organizationId: string;
   /** Undefined: active and inactive keys. */
   readonly isActive: boolean | undefined;
+  /** Undefined: keys of all owners, and of none. */
+  readonly ownerId?: string | undefined;
   /** A part of the name, ignoring case, or the beginning of the prefix. */
   readonly search?: string | undefined;
   readonly limit: number;
@@ -186,10 +188,11 @@ export function listKeys(
   listing: KeyListing,
 ): Promise<{ keys: ListedKey[]; total: number }> {
   const { organizationId, limit, offset } = listing;
-  const { isActive, search } = listing;
+  const { isActive, search, ownerId } = listing;
   return inOneSnapshot(sql, async (snapshot) => {
     const matching = snapshot`organization_id = ${organizationId} AND deleted_at IS NULL
       ${isActive === undefined ? snapshot`` : snapshot`AND is_active = ${isActive}`}
+      ${ownerId === undefined ? snapshot`` : snapshot`AND owner_id = ${ownerId}`}
       ${search === undefined ? snapshot`` : snapshot`AND (strpos(lower(name), lower(${search})) > 0 OR starts_with(key_prefix, ${search}))`}`;
     const [count] = await snapshot<{ total: bigint }[]>`
       SELECT count(*) AS total FROM api_keys WHERE ${matching}`;
@@ -262,6 +265,8 @@ export async function lockKey(
 
 export interface NewKey extends ApiKeyRecord {
   readonly keyHash: string;
+  /** True if its owner makes it, so that the policy of the team bounds the number of the owner's keys. */
+  readonly isOwnersOwn?: true;
 }
 
 const TABLES = ["api_keys", "accounts", "outbox", "changes"];
@@ -307,7 +312,58 @@ export async function insertKey(sql: DatabaseTransaction, key: NewKey): Promise<
     ...settingColumns(key),
   })}`;
   await assertRoom(sql, key.organizationId);
+  if (key.isOwnersOwn) await assertOwnerRoom(sql, key);
   await recordChange(sql, "api-key", key.id);
+}
+
+/** The owner has as many keys in the team as its policy allows. */
+export class TooManyOwnKeysError extends Error {
+  readonly maxKeys: number;
+
+  constructor(maxKeys: number) {
+    super(`the owner has ${maxKeys} keys in the team already`);
+    this.maxKeys = maxKeys;
+  }
+}
+
+/** The insert has locked the organization's row, so the limit is exact. */
+async function assertOwnerRoom(
+  sql: DatabaseTransaction,
+  { teamId, ownerId }: NewKey,
+): Promise<void> {
+  const [row] = await sql<{ keys: bigint; max_keys: number | null }[]>`
+    SELECT t.max_keys_per_member AS max_keys, (
+      SELECT count(*) FROM api_keys
+      WHERE team_id = t.id AND owner_id = ${ownerId} AND deleted_at IS NULL
+    ) AS keys
+    FROM teams t WHERE t.id = ${teamId}`;
+  const maxKeys = row?.max_keys ?? null;
+  if (maxKeys !== null && row!.keys > BigInt(maxKeys)) throw new TooManyOwnKeysError(maxKeys);
+}
+
+/** What a member may create in a team. Null: no limit. */
+export interface KeyPolicy {
+  readonly teamId: string;
+  readonly maxDailyBudgetNano: bigint | null;
+  readonly maxLifetimeDays: number | null;
+}
+
+/** Returns the policies of the teams of a member. */
+export async function findKeyPolicies(
+  sql: Database,
+  { organizationId, memberId }: { readonly organizationId: string; readonly memberId: string },
+): Promise<KeyPolicy[]> {
+  const rows = await sql<
+    { id: string; max_key_daily_budget_nano: bigint | null; max_key_lifetime_days: number | null }[]
+  >`
+    SELECT t.* FROM team_members m JOIN teams t ON t.id = m.team_id
+    WHERE m.member_id = ${memberId} AND t.organization_id = ${organizationId} AND t.deleted_at IS NULL
+    ORDER BY t.id`;
+  return rows.map((row) => ({
+    teamId: row.id,
+    maxDailyBudgetNano: row.max_key_daily_budget_nano,
+    maxLifetimeDays: row.max_key_lifetime_days,
+  }));
 }
 
 /** The team of a key does not exist, or was deleted. */

@@ -27,10 +27,11 @@ export async function insertSession(
   const createdAt = new Date(session.createdAtMs);
   await sql.begin(async (transaction) => {
     await transaction`
-      INSERT INTO dashboard_sessions (token_hash, kind, key_id, subject, created_at, last_used_at)
+      INSERT INTO dashboard_sessions
+        (token_hash, kind, key_id, subject, person_id, created_at, last_used_at)
       VALUES (${session.tokenHash}, ${session.kind}, ${session.keyId},
-        ${session.subject && JSON.stringify(session.subject)}::text::jsonb, ${createdAt},
-        ${createdAt})`;
+        ${session.subject && JSON.stringify(session.subject)}::text::jsonb, ${session.personId},
+        ${createdAt}, ${createdAt})`;
     await recordAct(transaction, { organizationId, action: "session.started", object: SESSION });
     // Other transactions remove sessions at the same time. This one skips the sessions that they have locked.
     await transaction`
@@ -50,7 +51,7 @@ export function findSession(tokenHash: string): Query<SessionRecord | undefined>
     tables: ["dashboard_sessions"],
     async run(sql) {
       const [row] = await sql<RowOf<typeof dashboardSessions>[]>`
-        SELECT token_hash, kind, key_id, subject, created_at, last_used_at FROM dashboard_sessions
+        SELECT * FROM dashboard_sessions
         WHERE token_hash = ${tokenHash}`;
       return row && sessionRecord(row);
     },

@@ -1,21 +1,26 @@
 import { Type } from "typebox";
 import type { Database } from "../../db/client.ts";
 import { version } from "../../package.json";
+import type { Accounts } from "../accounts/people/accounts.ts";
+import type { PeopleMail } from "../accounts/people/mail.ts";
+import type { SessionCaller } from "../http/access.ts";
 import { jsonResponse } from "../http/error-response.ts";
-import type { SessionCaller } from "../http/pipeline.ts";
 import {
   type KeyAccess,
   type RequestContext,
   type RouteDefinition,
   route,
   type SessionAccess,
+  type SessionPerson,
 } from "../http/route.ts";
 import type { Clock } from "../lib/clock.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { accountRoutes } from "./account-routes.ts";
 import { assertDashboardPage, senderOf, sessionCookie } from "./browser.ts";
 import type { LiveFigures } from "./live.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
-import { csrfTokenOf, type DashboardSessions } from "./sessions.ts";
+import { csrfTokenOf, type DashboardSessions, OPERATOR } from "./sessions.ts";
 import { type Offers, settingsRoutes } from "./settings.ts";
 import { signOnRoutes } from "./sign-on-routes.ts";
 import type { SignInRejected, SingleSignOn } from "./single-sign-on.ts";
@@ -29,6 +34,10 @@ export interface DashboardDependencies {
   readonly publicUrl: string | undefined;
   isTrustedProxy(address: string): boolean;
   readonly singleSignOn: SingleSignOn | undefined;
+  readonly accounts: Accounts;
+  readonly mail: PeopleMail;
+  /** True if keys can sign in, beside accounts. */
+  readonly keysSignIn: boolean;
   onRejected(error: SignInRejected): void;
   readonly offers: Offers;
 }
@@ -63,6 +72,11 @@ export function dashboardRoutes(
   return [
     ...pageRoutes(dependencies.bundle),
     ...sessionRoutes(dependencies),
+    ...accountRoutes({
+      ...dependencies,
+      senderOf: senderIn(dependencies),
+      begun: (context, started) => begun(dependencies, context, started),
+    }),
     ...(singleSignOn === undefined
       ? []
       : signOnRoutes({ ...dependencies, singleSignOn, senderOf: senderIn(dependencies) })),
@@ -75,7 +89,13 @@ export function dashboardRoutes(
       responses: { 200: { description: "The name of the identity provider, or null" } },
       handle({ request }) {
         assertDashboardPage(request, dependencies.publicUrl);
-        return unstored(jsonResponse({ single_sign_on: singleSignOn?.name ?? null }));
+        return unstored(
+          jsonResponse({
+            single_sign_on: singleSignOn?.name ?? null,
+            keys: dependencies.keysSignIn,
+            mail: dependencies.mail.isConfigured,
+          }),
+        );
       },
     },
     {
@@ -113,8 +133,7 @@ function sessionRoutesFor(route: RouteDefinition): RouteDefinition[] {
 }
 
 function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
-  const { sessions, publicUrl, offers } = dependencies;
-  const hasTestPayments = offers.paymentProcessor === "test";
+  const { sessions, publicUrl } = dependencies;
   const senderOfAttempt = senderIn(dependencies);
   const path = `${PREFIX}/session`;
   const state = { description: "The session and its CSRF token" };
@@ -131,12 +150,13 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       async handle(context) {
         const { request, body, origin } = context;
         assertDashboardPage(request, publicUrl);
+        if (!dependencies.keysSignIn) {
+          const message = "Keys cannot sign in to this dashboard. Sign in with your account.";
+          throw new GatewayError("wrong_key_kind", message);
+        }
         const sender = senderOfAttempt(context);
         const { key } = body;
-        const { token, caller } = await sessions.begin(key, sender, origin);
-        const response = stateOf(caller, csrfTokenOf(token), hasTestPayments);
-        response.headers.set("set-cookie", sessionCookie(request, publicUrl, token));
-        return response;
+        return begun(dependencies, context, await sessions.begin(key, sender, origin));
       },
     }),
     {
@@ -147,7 +167,7 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       access: { ...anySession, givesToken: true },
       responses: { 200: state },
       handle: (context) =>
-        stateOf(callerIn(context), sessions.csrfToken(context.request), hasTestPayments),
+        stateOf(dependencies, callerIn(context), sessions.csrfToken(context.request)),
     },
     {
       method: "DELETE",
@@ -167,13 +187,28 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
   ];
 }
 
-function callerIn({ caller, operator }: RequestContext): SessionCaller {
+function callerIn({ caller, operator, person }: RequestContext): SessionCaller {
   return caller === undefined
-    ? { kind: "operator", operator }
-    : { kind: "organization", key: caller.key };
+    ? { kind: "operator", operator, person }
+    : { kind: "organization", key: caller.key, person };
 }
 
-function stateOf(caller: SessionCaller, csrfToken: string, hasTestPayments: boolean): Response {
+/** Returns the state of a new session, with its cookie. */
+async function begun(
+  dependencies: DashboardDependencies,
+  { request }: RequestContext,
+  { token, caller }: { readonly token: string; readonly caller: SessionCaller },
+): Promise<Response> {
+  const response = await stateOf(dependencies, caller, csrfTokenOf(token));
+  response.headers.set("set-cookie", sessionCookie(request, dependencies.publicUrl, token));
+  return response;
+}
+
+async function stateOf(
+  { sessions, offers }: DashboardDependencies,
+  caller: SessionCaller,
+  csrfToken: string,
+): Promise<Response> {
   const key =
     caller.kind === "operator"
       ? { id: caller.operator.id, name: caller.operator.name }
@@ -182,11 +217,28 @@ function stateOf(caller: SessionCaller, csrfToken: string, hasTestPayments: bool
     jsonResponse({
       kind: caller.kind,
       key,
+      person: caller.person === undefined ? null : await personState(sessions, caller.person),
       csrf_token: csrfToken,
-      test_payments: hasTestPayments,
+      test_payments: offers.paymentProcessor === "test",
       version,
     }),
   );
+}
+
+/** Returns the person of a session, the role, and the roles to which the person can switch. */
+async function personState(
+  sessions: DashboardSessions,
+  { id, email, memberId, role, isViewer }: SessionPerson,
+) {
+  const { isOperator, memberships } = await sessions.rolesOf(id);
+  return {
+    ...{ id, email, member_id: memberId ?? null },
+    role: role ?? (isViewer === true ? "operator_viewer" : "operator"),
+    holders: [
+      ...(isOperator ? [{ id: OPERATOR, name: "Operator" }] : []),
+      ...memberships.map((one) => ({ id: one.memberId, name: one.organizationName })),
+    ],
+  };
 }
 
 function unstored(response: Response): Response {

@@ -18,19 +18,22 @@ import {
 } from "../../db/queries/dashboard-sessions.ts";
 import { findOperatorKey } from "../../db/queries/operator-keys.ts";
 import { loadOrganization } from "../../db/queries/organizations.ts";
+import { findPersonAccess, type Membership, type PersonAccess } from "../../db/queries/people.ts";
+import { identityOf, type SessionCaller } from "../http/access.ts";
 import {
   type Authentication,
   type Suspensions,
   usable,
   usableKey,
 } from "../http/authentication.ts";
-import { identityOf, type SessionCaller, type Sessions } from "../http/pipeline.ts";
+import type { Sessions } from "../http/pipeline.ts";
 import type { RequestContext, SessionAccess } from "../http/route.ts";
 import { parseApiKey } from "../lib/api-key-format.ts";
 import { type ApiKeyRecord, INITIAL_SETTINGS } from "../lib/api-key-record.ts";
 import type { Author, Origin } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { ROLE_RIGHTS, scopesOfRole } from "../lib/roles.ts";
 import type { RateWindows } from "../platform/cluster/interface.ts";
 import type { AccessRule } from "../platform/config/single-sign-on.ts";
 import { assertSameSite, assertStatesOrigin, cookieToken } from "./browser.ts";
@@ -49,6 +52,8 @@ export interface SessionDependencies {
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
+/** The holder of a session in which a person acts as operator. */
+export const OPERATOR = "operator";
 const HOUR_MS = 3_600_000;
 const MAX_AGE_MS = 12 * HOUR_MS;
 const MAX_IDLE_MS = HOUR_MS;
@@ -82,7 +87,31 @@ export class DashboardSessions implements Sessions {
   ): Promise<{ token: string; caller: SessionCaller }> {
     await this.countAttempt(sender);
     const caller = await this.#callerWith(secret);
-    return { token: await this.#insert(caller, origin, null), caller };
+    return { token: await this.#insert(caller, origin), caller };
+  }
+
+  /**
+   * Starts a session of a person with an account. Throws 403 if the person is neither a member of an organization nor an
+   * operator, and 402 or 403 if the organization is suspended.
+   *
+   * @param holderId the membership to act for, or "operator". Undefined: operator, or else the first membership
+   */
+  async beginForPerson(
+    personId: string,
+    origin: Origin,
+    holderId?: string,
+  ): Promise<{ token: string; caller: SessionCaller }> {
+    const access = await this.#dependencies.read(findPersonAccess(personId));
+    if (access === undefined) throw sessionEnded();
+    const { person, memberships } = access;
+    const first = person.operatorRole === null ? memberships[0]?.memberId : OPERATOR;
+    const caller = await this.#callerOfPerson(access, holderId ?? first ?? "");
+    if (caller === undefined) {
+      const message =
+        "Your account is not a member of an organization. Ask its owner to invite you.";
+      throw new GatewayError("role_not_permitted", message);
+    }
+    return { token: await this.#insert(caller, origin), caller };
   }
 
   /**
@@ -106,6 +135,23 @@ export class DashboardSessions implements Sessions {
     return this.#insert(caller, origin, { issuer, name, rule: rule.text });
   }
 
+  /** Returns the active memberships of a person, and whether the person is an operator. */
+  async rolesOf(
+    personId: string,
+  ): Promise<{ readonly isOperator: boolean; readonly memberships: readonly Membership[] }> {
+    const access = await this.#dependencies.read(findPersonAccess(personId));
+    return {
+      isOperator: (access?.person.operatorRole ?? null) !== null,
+      memberships: access?.memberships ?? [],
+    };
+  }
+
+  /** Returns the id of a person's active membership in an organization. */
+  async memberIdOf(personId: string, organizationId: string): Promise<string | undefined> {
+    const access = await this.#dependencies.read(findPersonAccess(personId));
+    return access?.memberships.find((one) => one.organizationId === organizationId)?.memberId;
+  }
+
   /** Counts a sign-in attempt. Throws 429 if the sender has made too many. */
   async countAttempt(sender: string): Promise<void> {
     const { rates } = this.#dependencies;
@@ -124,20 +170,20 @@ export class DashboardSessions implements Sessions {
   async #insert(
     caller: SessionCaller,
     origin: Origin,
-    subject: SessionSubject | null,
+    subject: SessionSubject | null = null,
   ): Promise<string> {
     const { sql, clock } = this.#dependencies;
     const token = Buffer.from(crypto.getRandomValues(new Uint8Array(TOKEN_BYTES)));
     const text = token.toString("base64url");
     const createdAtMs = clock.nowMs();
     const holder = caller.kind === "operator" ? caller.operator : caller.key;
-    const author: Author = { ...identityOf(holder), via: "dashboard", ...origin };
+    const author: Author = { ...identityOf(holder, caller.person), via: "dashboard", ...origin };
     const session = {
       tokenHash: hashOf(text),
       kind: caller.kind,
       keyId: holder.id,
       subject,
-      personId: null,
+      personId: caller.person?.id ?? null,
       createdAtMs,
     };
     const organizationId = caller.kind === "operator" ? null : caller.key.organizationId;
@@ -191,11 +237,11 @@ export class DashboardSessions implements Sessions {
 
   /** Returns the keys with which users of an organization sign in, and their open sessions. */
   signInKeys(organizationId: string): Promise<SignInKey[]> {
-    return listSignInKeys(this.#dependencies.sql, organizationId, this.#bounds());
+    return listSignInKeys(this.#dependencies.sql, organizationId, this.bounds());
   }
 
   /** Returns the time bounds of open sessions. */
-  #bounds(): SessionBounds {
+  bounds(): SessionBounds {
     const nowMs = this.#dependencies.clock.nowMs();
     return { createdAfterMs: nowMs - MAX_AGE_MS, usedAfterMs: nowMs - MAX_IDLE_MS };
   }
@@ -204,7 +250,7 @@ export class DashboardSessions implements Sessions {
   async signedInSubjects(organizationId: string): Promise<SignedInSubject[]> {
     const { sql, singleSignOn } = this.#dependencies;
     if (singleSignOn === undefined) return [];
-    return listSignedInSubjects(sql, singleSignOn.rulesOf(organizationId), this.#bounds());
+    return listSignedInSubjects(sql, singleSignOn.rulesOf(organizationId), this.bounds());
   }
 
   /**
@@ -245,7 +291,14 @@ export class DashboardSessions implements Sessions {
     return session;
   }
 
-  async #callerBy({ kind, keyId, subject }: SessionRecord): Promise<SessionCaller> {
+  async #callerBy({ kind, keyId, subject, personId }: SessionRecord): Promise<SessionCaller> {
+    if (personId !== null) {
+      const access = await this.#dependencies.read(findPersonAccess(personId));
+      const holderId = kind === "operator" ? OPERATOR : keyId;
+      const caller = access && (await this.#callerOfPerson(access, holderId));
+      if (caller === undefined) throw sessionEnded();
+      return caller;
+    }
     if (subject !== null) {
       const rule = this.#dependencies.singleSignOn?.ruleOf(subject.issuer, subject.rule);
       if (rule === undefined) throw sessionEnded();
@@ -257,6 +310,26 @@ export class DashboardSessions implements Sessions {
     const operator = await this.#dependencies.read(findOperatorKey({ id: keyId }));
     if (operator === undefined) throw sessionEnded();
     return { kind, operator };
+  }
+
+  /** Returns a caller with the rights of a person's role. Returns undefined if the person no longer has it. */
+  async #callerOfPerson(
+    { person, memberships }: PersonAccess,
+    holderId: string,
+  ): Promise<SessionCaller | undefined> {
+    const { id, email, operatorRole } = person;
+    if (holderId === OPERATOR) {
+      if (operatorRole === null) return undefined;
+      const isViewer = operatorRole === "operator_viewer";
+      return { kind: "operator", operator: { id, name: email }, person: { id, email, isViewer } };
+    }
+    const membership = memberships.find(({ memberId }) => memberId === holderId);
+    if (membership === undefined) return undefined;
+    const { suspensions } = this.#dependencies;
+    while (!suspensions.isCurrent) await suspensions.refresh();
+    const { memberId, role } = membership;
+    const key = usable(keyOfMember(membership, email), this.#dependencies);
+    return { kind: "organization", key, person: { id, email, memberId, role } };
   }
 
   /** Returns a caller with the rights of a management key or of an operator. */
@@ -281,6 +354,15 @@ export class DashboardSessions implements Sessions {
       "A secret key cannot sign in. Use a management key (gateway_mgmt_…) or an operator key.",
     );
   }
+}
+
+/** Returns a key record with the scopes of a member's role. It has no row. Some members see only the keys of their own. */
+function keyOfMember({ memberId, organizationId, role }: Membership, email: string): ApiKeyRecord {
+  return {
+    ...keyOfSubject(memberId, email, organizationId),
+    scopes: scopesOfRole(role),
+    ownerId: ROLE_RIGHTS[role].isSelfOnly === true ? memberId : null,
+  };
 }
 
 /** Returns a key record for the checks of a management key. It has no row, so it cannot sign in. */

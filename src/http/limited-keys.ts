@@ -84,6 +84,11 @@ export function isOpenToLimitedKeys({ method, path }: Pick<RouteDefinition, "met
   return OPEN_TO_LIMITED_KEYS.has(`${method} ${path}`);
 }
 
+/** Returns the member whose keys alone a caller sees and manages. Undefined if the caller sees all keys. */
+export function shownOwnerId(key: ApiKeyRecord): string | undefined {
+  return key.kind === "management" ? (key.ownerId ?? undefined) : undefined;
+}
+
 /**
  * Returns the only key whose figures a caller may see, or undefined if the caller may see the
  * figures of the whole organization.

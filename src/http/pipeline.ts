@@ -1,11 +1,6 @@
 import { asGatewayError } from "../../db/unavailable.ts";
-import { type ApiKeyRecord, hasTeamPreset, holdsScope, isLimited } from "../lib/api-key-record.ts";
-import {
-  type Author,
-  MAX_USER_AGENT_CHARACTERS,
-  type Origin,
-  SUBJECT_PREFIX,
-} from "../lib/author.ts";
+import { type ApiKeyRecord, hasTeamPreset } from "../lib/api-key-record.ts";
+import { type Author, MAX_USER_AGENT_CHARACTERS, type Origin } from "../lib/author.ts";
 import { clientClosed, GatewayError } from "../lib/errors.ts";
 import type { FairSemaphore } from "../lib/fair-share.ts";
 import { newId } from "../lib/ids.ts";
@@ -17,6 +12,7 @@ import { yieldToEventLoop } from "../lib/yield-to-event-loop.ts";
 import { type RequestRecord, requestRecord } from "../platform/telemetry/interface.ts";
 import type { RecordedTrace } from "../platform/telemetry/request-trace.ts";
 import type { Tracing } from "../platform/telemetry/tracing.ts";
+import { assertAccess, assertRole, identityOf, keyAccessOf, type SessionCaller } from "./access.ts";
 import { type Authentication, readsAccounts } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import type { Caller } from "./caller.ts";
@@ -42,27 +38,10 @@ import {
   type RequestContext,
   type RouteDefinition,
   type SessionAccess,
+  type SessionPerson,
   wireOf,
 } from "./route.ts";
 import { type Check, createCheck, createQueryReader, NO_QUERY, validatorOf } from "./validate.ts";
-
-/** The current state of the key with which a dashboard session was started. */
-export type SessionCaller =
-  | { readonly kind: "organization"; readonly key: ApiKeyRecord }
-  | { readonly kind: "operator"; readonly operator: OperatorIdentity };
-
-/** Returns how the audit log names the holder of a key. */
-export function identityOf(
-  holder: ApiKeyRecord | OperatorIdentity,
-): Pick<Author, "kind" | "id" | "name" | "is_operator"> {
-  const { id, name } = holder;
-  const isOperator = !("kind" in holder);
-  if (id.startsWith(SUBJECT_PREFIX)) {
-    return { kind: "subject", id, name, ...(isOperator && { is_operator: true }) };
-  }
-  if (isOperator) return { kind: "operator", id, name };
-  return { kind: holder.kind === "management" ? "management_key" : "secret_key", id, name };
-}
 
 /** Sessions of the dashboard. */
 export interface Sessions {
@@ -183,6 +162,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   body: unknown;
   bodyText = "";
   admittedRateHeaders: Readonly<Record<string, string>> | undefined;
+  person: SessionPerson | undefined;
   readonly #route: CompiledRoute;
   readonly #server: Connections | null;
   #caller: Caller | undefined;
@@ -231,7 +211,8 @@ export class RequestRun implements RequestContext, BodyConnection {
   get author(): Author {
     const { kind } = this.#route.definition.access;
     const via = kind === "session" ? "dashboard" : "api";
-    return { ...identityOf(this.#caller?.key ?? this.operator), via, ...this.origin };
+    const identity = identityOf(this.#caller?.key ?? this.operator, this.person);
+    return { ...identity, via, ...this.origin };
   }
 
   /**
@@ -422,6 +403,8 @@ export class RequestRun implements RequestContext, BodyConnection {
   }
 
   #acceptSession(caller: SessionCaller, access: KeyAccess): void {
+    this.person = caller.person;
+    if (caller.person !== undefined) assertRole(caller.person, access, this.request.method);
     const isOfOperators = access.kind === "operator";
     if (access.kind !== "public" && isOfOperators !== (caller.kind === "operator")) {
       const needed = isOfOperators ? "an operator key" : "a management key";
@@ -499,30 +482,4 @@ function credentialsOf(headers: Headers): string | null {
   if (authorization !== null) return authorization;
   const key = headers.get("x-api-key");
   return key === null ? null : `Bearer ${key}`;
-}
-
-function keyAccessOf(access: RouteDefinition["access"]): KeyAccess {
-  return access.kind === "session" ? access.of : access;
-}
-
-function assertAccess(access: KeyAccess, key: ApiKeyRecord, isOpenToLimited: boolean): void {
-  if (access.kind === "public" || access.kind === "operator") return;
-  if (access.kind !== "self") {
-    const isForSecretKeys = access.kind === "model" || access.kind === "storage";
-    if (isForSecretKeys && key.kind === "management") {
-      throw new GatewayError(
-        "wrong_key_kind",
-        "A management key cannot call this endpoint; use a secret key.",
-      );
-    }
-    if (!holdsScope(key, access.scope)) {
-      throw new GatewayError("missing_scope", `This API key lacks the scope ${access.scope}.`);
-    }
-  }
-  if (!isOpenToLimited && isLimited(key)) {
-    throw new GatewayError(
-      "key_not_permitted",
-      "This API key has a rate limit, a budget, a model list or an expiry, so it cannot call this endpoint.",
-    );
-  }
 }

@@ -2,6 +2,7 @@ import { type Static, type TSchema, Type } from "typebox";
 import type { Scope } from "../lib/api-key-record.ts";
 import type { Author, Origin } from "../lib/author.ts";
 import type { RequestLifetime, RequestLog } from "../lib/request-log.ts";
+import type { Role } from "../lib/roles.ts";
 import type { SharedBytes } from "../lib/shared-bytes.ts";
 import type { Caller } from "./caller.ts";
 import type { ClientWire } from "./error-response.ts";
@@ -14,7 +15,12 @@ export type KeyAccess =
    * Administrative endpoints: a management key or a secret key, if it holds the scope. Calls are counted. Closed to
    * limited secret keys unless limited-keys.ts lists the route.
    */
-  | { readonly kind: "administration"; readonly scope: Scope }
+  | {
+      readonly kind: "administration";
+      readonly scope: Scope;
+      /** True if secret keys, and members who see only what is their own, are rejected. */
+      readonly isForManagement?: true;
+    }
   /** Endpoints that describe models: like administration, but calls are not counted. */
   | { readonly kind: "catalogue"; readonly scope: Scope }
   /** Endpoints that show a key of an organization its own data. No scope is needed. */
@@ -47,6 +53,18 @@ export interface ResponseDescription {
   readonly contentType?: string;
   /** Schema of one event. Set if the answer can also be sent as text/event-stream. */
   readonly eventSchema?: TSchema;
+}
+
+/** The person of a session who signed in with an account. */
+export interface SessionPerson {
+  readonly id: string;
+  readonly email: string;
+  /** The id of the membership. Undefined for an operator. */
+  readonly memberId?: string;
+  /** Undefined for an operator. */
+  readonly role?: Role;
+  /** True for an operator who may only read. */
+  readonly isViewer?: boolean;
 }
 
 export interface OperatorIdentity {
@@ -82,6 +100,8 @@ export interface RequestContext<
   readonly caller: Caller;
   /** The operator key. Undefined on all other routes. */
   readonly operator: OperatorIdentity;
+  /** The person, in sessions of people with an account. */
+  readonly person: SessionPerson | undefined;
   /**
    * Authenticates the caller again. To be called after a wait. Rejects if the key was revoked or
    * restricted in the meantime.

@@ -8,8 +8,8 @@ export interface Origin {
 
 /** The author of an administrative act. The audit log stores and returns this shape. */
 export interface Author extends Origin {
-  /** `subject`: a person signed in through the identity provider. */
-  readonly kind: "secret_key" | "management_key" | "operator" | "subject" | "cli";
+  /** `subject`: a person signed in through the identity provider. `person`: a person with an account. */
+  readonly kind: "secret_key" | "management_key" | "operator" | "subject" | "person" | "cli";
   /**
    * Id of the key, or of the subject at its identity provider; on the command line, the user of the operating
    * system.

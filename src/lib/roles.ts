@@ -1,4 +1,4 @@
-import { SCOPES, type Scope } from "./api-key-record.ts";
+import { ALL_SCOPES, SCOPES, type Scope } from "./api-key-record.ts";
 
 /** What a member of an organization may do. */
 export const ROLES = ["owner", "admin", "developer", "billing", "viewer"] as const;
@@ -18,6 +18,8 @@ interface RoleRights {
   readonly changes: readonly Scope[];
   /** Scopes of routes that only read. */
   readonly reads: readonly Scope[];
+  /** Scopes that keys may get from it, beside those above. */
+  readonly keys?: readonly Scope[];
   /** The roles that it can give to others, and take away. */
   readonly grants: readonly Role[];
   /** True if it sees and creates only the keys, usage and requests of its own. */
@@ -46,6 +48,18 @@ export const ROLE_RIGHTS: Readonly<Record<Role, RoleRights>> = {
       "Creates keys within the policy of a team. Sees the keys, usage and requests of its own.",
     changes: ["keys:manage"],
     reads: ["keys:manage", "models:read", "usage:read", "presets:manage", "guardrails:manage"],
+    keys: [
+      "chat:completions",
+      "responses",
+      "embeddings",
+      "images",
+      "audio",
+      "files:read",
+      "files:write",
+      "fine_tuning",
+      "models:read",
+      "usage:read",
+    ],
     grants: [],
     isSelfOnly: true,
   },
@@ -67,6 +81,13 @@ export const ROLE_RIGHTS: Readonly<Record<Role, RoleRights>> = {
 export function mayCall(role: Role, scope: Scope, method: string): boolean {
   const { changes, reads } = ROLE_RIGHTS[role];
   return (method === "GET" ? reads : changes).includes(scope);
+}
+
+/** Returns the scopes of a role's sessions. Those of routes that change things count only with `mayCall`. */
+export function scopesOfRole(role: Role): readonly string[] {
+  const { changes, reads, keys = [] } = ROLE_RIGHTS[role];
+  if (role === "owner") return ALL_SCOPES;
+  return [...new Set([...changes, ...reads, ...keys])];
 }
 
 /** Returns true if a member with one role may give, or take away, the other. */

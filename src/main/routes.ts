@@ -6,6 +6,8 @@ import { SubjectBudgets } from "../accounts/budgets/subject-budgets.ts";
 import { configurationRoutes } from "../accounts/configuration/routes.ts";
 import { ApiKeys } from "../accounts/keys/api-keys.ts";
 import { keyRoutes } from "../accounts/keys/routes.ts";
+import { Members } from "../accounts/members/members.ts";
+import { memberRoutes } from "../accounts/members/routes.ts";
 import { organizationRoutes } from "../accounts/organizations/routes.ts";
 import { providerKeyRoutes } from "../accounts/provider-keys/routes.ts";
 import { teamRoutes } from "../accounts/teams/routes.ts";
@@ -55,6 +57,7 @@ export function mountedRoutes(
     ...keyRoutes(new ApiKeys({ sql, ...world, clock, rates: services.coordination.rates }), clock),
     ...budgetRoutes(new SubjectBudgets(services)),
     ...teamRoutes(new Teams({ sql, clock })),
+    ...memberRoutes(new Members({ sql, clock }), { baseUrl: publicUrl, mail: dashboard.mail }),
     ...creditRoutes({ sql, replenish: billing.replenish }),
     ...billingRoutes({ ...billing, publicUrl }),
     ...subscriptionRoutes(

@@ -19,6 +19,8 @@ describe("without any variable", () => {
       port: 3000,
       host: "127.0.0.1",
       hostIsLoopback: true,
+    keysSignIn: true,
+    mail: undefined,
       publicUrl: undefined,
       dataDir: join(cwd, ".data"),
       databaseUrl: undefined,

@@ -21,6 +21,7 @@ export async function callPublic(
     startedMs: 0,
     params: {},
     query: {},
+    person: undefined,
     caller: undefined as never,
     operator: undefined as never,
     author: undefined as never,

@@ -39,7 +39,7 @@ interface AuditQuery extends TimeSpanQuery {
   readonly limit?: number;
 }
 
-const ACTORS = ["secret_key", "management_key", "operator", "subject", "cli", "system"];
+const ACTORS = ["secret_key", "management_key", "operator", "subject", "person", "cli", "system"];
 
 const actor = Type.Object(
   {

@@ -3,8 +3,10 @@ import type { OrganizationActors } from "../../../actors/organization/actor.ts";
 import { type Database, sqlState } from "../../../db/client.ts";
 import { FOREIGN_KEY_VIOLATION, UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import {
+  findKeyPolicies,
   findListedKey,
   type KeyListing,
+  type KeyPolicy,
   type ListedKey,
   listKeys,
   type NewKey,
@@ -12,7 +14,9 @@ import {
   noteKeyUse,
   ScopesNotHeldError,
   TooManyKeysError,
+  TooManyOwnKeysError,
 } from "../../../db/queries/api-keys.ts";
+import { shownOwnerId } from "../../http/limited-keys.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../../lib/api-key-format.ts";
 import {
   ALL_SCOPES,
@@ -31,8 +35,11 @@ import type { Author } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
+import { usdText } from "../../lib/money.ts";
 import { utcDay, utcMonth } from "../../lib/utc-time.ts";
 import { type RateWindows, tokenWindow } from "../../platform/cluster/interface.ts";
+
+const DAY_MS = 86_400_000;
 
 interface ApiKeysDependencies {
   readonly sql: Database;
@@ -72,17 +79,22 @@ export class ApiKeys {
   ): Promise<{ record: ApiKeyRecord; secret: string }> {
     const scopes = grantedToNew(caller, settings.scopes);
     const { organizations, clock } = this.#dependencies;
+    const ownerId = shownOwnerId(caller);
+    const own = ownerId === undefined ? {} : await this.#ofDeveloper(caller, ownerId, settings);
     const { key: secret } = generateApiKey("secret");
     const record = newKey({
       organizationId: caller.organizationId,
       kind: "secret",
       secret,
       nowMs: clock.nowMs(),
-      settings: { ...settings, scopes },
+      settings: { ...settings, ...own, scopes },
     });
     const organization = organizations.get(caller.organizationId);
     await withGatewayErrors(
-      organization.ask("createKey", { key: record, eventId: newId("evt"), author }),
+      organization.ask("createKey", {
+        key: ownerId === undefined ? record : { ...record, isOwnersOwn: true },
+        ...{ eventId: newId("evt"), author },
+      }),
     );
     return { record, secret };
   }
@@ -92,7 +104,12 @@ export class ApiKeys {
     page: Pick<KeyListing, "isActive" | "search" | "limit" | "offset">,
   ): Promise<{ keys: ListedKey[]; total: number }> {
     const { organizationId } = caller;
-    return listKeys(this.#dependencies.sql, { organizationId, ...page, ...this.#periods() });
+    const ownerId = shownOwnerId(caller);
+    return listKeys(this.#dependencies.sql, {
+      ...{ organizationId, ownerId },
+      ...page,
+      ...this.#periods(),
+    });
   }
 
   /**
@@ -107,8 +124,21 @@ export class ApiKeys {
       organizationId,
       ...this.#periods(),
     });
-    if (listed === undefined) throw notFound();
+    const ownerId = shownOwnerId(caller);
+    const isHidden = ownerId !== undefined && listed?.record.ownerId !== ownerId;
+    if (listed === undefined || isHidden) throw notFound();
     return listed;
+  }
+
+  /** Returns the settings of a developer's own key. Throws 400 or 403 if the policy of the team does not allow it. */
+  async #ofDeveloper(
+    { organizationId }: ApiKeyRecord,
+    ownerId: string,
+    settings: Partial<ApiKeySettings>,
+  ): Promise<Partial<ApiKeySettings>> {
+    const { sql, clock } = this.#dependencies;
+    const policies = await findKeyPolicies(sql, { organizationId, memberId: ownerId });
+    return { ...ownedSettings(settings, policies, clock.nowMs()), ownerId };
   }
 
   /**
@@ -140,6 +170,11 @@ export class ApiKeys {
     if (limit !== undefined) {
       const message = `A management key has no limits: ${limit} applies to secret keys only.`;
       throw new GatewayError("invalid_body", message, { param: limit });
+    }
+    const ownerId = shownOwnerId(caller);
+    if (ownerId !== undefined) {
+      if (changed.ownerId !== undefined) throw ownedByOthers();
+      await this.#ofDeveloper(caller, ownerId, { ...target.record, ...changed });
     }
     const granted = changed.scopes && grantedToExisting(caller, target.record, changed.scopes);
     const key = this.#dependencies.keys.get(id);
@@ -189,6 +224,10 @@ async function withGatewayErrors<Result>(change: Promise<Result>): Promise<Resul
       );
     }
     if (error instanceof NoSuchTeamError) throw noSuch("team");
+    if (error instanceof TooManyOwnKeysError) {
+      const message = `The policy of your team allows ${error.maxKeys} keys. Delete one first.`;
+      throw new GatewayError("quota_exceeded", message);
+    }
     if (sqlState(error) === FOREIGN_KEY_VIOLATION) throw noSuch("member");
     if (sqlState(error) !== UNIQUE_VIOLATION) throw error;
     throw new GatewayError(
@@ -221,6 +260,50 @@ export function limitForSecretKeys(
   return SETTING_ROWS.find(
     ({ name, isForSecretKeys }) => isForSecretKeys && (settings[name] ?? false) !== false,
   )?.field;
+}
+
+/**
+ * Returns the settings of a key that a developer makes: limits that are not stated are those of the team's policy.
+ * Throws 403 if the developer is in none of the teams, and 400 if a limit exceeds the policy.
+ */
+function ownedSettings(
+  { teamId, dailyBudgetNano, expiresAtMs }: Partial<ApiKeySettings>,
+  policies: readonly KeyPolicy[],
+  nowMs: number,
+): Partial<ApiKeySettings> {
+  const policy =
+    teamId == null && policies.length === 1
+      ? policies[0]
+      : policies.find((one) => one.teamId === teamId);
+  if (policy === undefined) {
+    const message =
+      policies.length === 0
+        ? "You are in no team, so you cannot create keys. Ask an admin to add you to one."
+        : "State one of your teams.";
+    throw new GatewayError("key_not_permitted", message, { param: "team_id" });
+  }
+  const { maxDailyBudgetNano, maxLifetimeDays } = policy;
+  const latestMs = maxLifetimeDays === null ? null : nowMs + maxLifetimeDays * DAY_MS;
+  const budget = dailyBudgetNano ?? maxDailyBudgetNano;
+  const expiry = expiresAtMs ?? latestMs;
+  if (maxDailyBudgetNano !== null && budget !== null && budget > maxDailyBudgetNano) {
+    throw outsidePolicy("daily_budget_usd", `at most ${usdText(maxDailyBudgetNano)} USD`);
+  }
+  if (latestMs !== null && expiry !== null && expiry > latestMs) {
+    throw outsidePolicy("expires_at", `at most ${maxLifetimeDays} days from now`);
+  }
+  return { teamId: policy.teamId, dailyBudgetNano: budget, expiresAtMs: expiry };
+}
+
+function outsidePolicy(param: string, accepted: string): GatewayError {
+  const message = `The policy of your team allows ${param} of ${accepted}.`;
+  return new GatewayError("invalid_body", message, { param });
+}
+
+function ownedByOthers(): GatewayError {
+  return new GatewayError("key_not_permitted", "You cannot give a key to another member.", {
+    param: "owner_id",
+  });
 }
 
 function notFound(): GatewayError {

@@ -144,7 +144,7 @@ function settingsOf(body: StatedTeam): {
   return { settings: Object.fromEntries(settings), limits: limitsOf(body) };
 }
 
-const access: Access = { kind: "administration", scope: "keys:manage" };
+const access: Access = { kind: "administration", scope: "keys:manage", isForManagement: true };
 const tag = "Teams";
 const teamResponse = { description: "The team.", schema: team };
 const NAME_CONFLICT = { description: "The organization already has a team with this name." };

@@ -1,6 +1,8 @@
 import { join } from "node:path";
 import type { AdminServices } from "../../accounts/admin/routes.ts";
 import { OrganizationAdministration } from "../../accounts/organizations/organizations.ts";
+import { Accounts } from "../../accounts/people/accounts.ts";
+import { PeopleMail } from "../../accounts/people/mail.ts";
 import { OperatorCredit } from "../../billing/ledger/operator-credit.ts";
 import { FailedRequests } from "../../billing/requests/failed-requests.ts";
 import { LiveFigures } from "../../dashboard/live.ts";
@@ -45,7 +47,12 @@ export function composeApp(services: Services): ReturnType<typeof createApp> {
     keepaliveMs: config.keepaliveMs,
     isStopping: () => inFlight.isStopping,
   });
+  const mail = new PeopleMail(config.mail, (error) =>
+    telemetry.log.warn({ reason: reasonOf(error) }, "a message was not sent"),
+  );
   const routes = mountedRoutes(services, composeAdministration(services), {
+    accounts: new Accounts({ sql, clock, keyring: services.keyring, rates }),
+    ...{ mail, keysSignIn: config.keysSignIn },
     ...{ sessions, live, publicUrl, sql, clock, isTrustedProxy, singleSignOn },
     bundle: services.bundle,
     onRejected: ({ message, cause, claims }: SignInRejected) =>

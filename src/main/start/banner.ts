@@ -8,17 +8,22 @@ interface Banner {
   readonly url: string;
   /** The first secret key. Undefined after the first start, which alone shows it. */
   readonly secretKey: string | undefined;
+  /** The link that creates the account of the first operator. Undefined after the first start. */
+  readonly operatorUrl: string | undefined;
   readonly hasSandbox: boolean;
 }
 
 /** Returns the addresses of a gateway that listens, and a command to try. */
-export function bannerText({ version, url, secretKey, hasSandbox }: Banner): string {
+export function bannerText({ version, url, secretKey, operatorUrl, hasSandbox }: Banner): string {
   return block([
     `model-gateway ${version}`,
     "",
     row("Base URL", `${url}/v1`),
     row("Dashboard", `${url}/dashboard`),
     row("Documentation", `${url}/docs/`),
+    ...(operatorUrl === undefined
+      ? []
+      : ["", "Create your operator account (the link works once, for 7 days):", "", operatorUrl]),
     "",
     "Try it in another terminal:",
     "",

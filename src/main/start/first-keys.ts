@@ -11,6 +11,8 @@ import {
   addOperatorKey,
   createFirstOrganization,
 } from "../../accounts/organizations/organizations.ts";
+import { firstOperatorLink } from "../../accounts/people/accounts.ts";
+import { linkUrl } from "../../accounts/people/one-time-links.ts";
 import { hashApiKey } from "../../lib/api-key-format.ts";
 import { usdText } from "../../lib/money.ts";
 import { feePercentOf } from "../../lib/plans.ts";
@@ -24,7 +26,12 @@ const FILE_NAME = "first-keys.json";
 
 /** The output of the first keys: the terminal, or a file. */
 type FirstKeys =
-  | { readonly kind: "shown"; readonly secretKey: string }
+  | {
+      readonly kind: "shown";
+      readonly secretKey: string;
+      /** Of the link that creates the account of the first operator. */
+      readonly operatorToken: string | undefined;
+    }
   | { readonly kind: "file"; readonly path: string; readonly file: FirstKeysFile };
 
 /** The first keys and the default organization, which the start logs. */
@@ -46,6 +53,7 @@ export async function createFirstKeys(
 ): Promise<FirstStart> {
   const path = join(config.dataDir, FILE_NAME);
   let firstKeys: FirstKeys | undefined;
+  let operatorToken: string | undefined;
   const prepared = await createFirstOrganization(
     sql,
     {
@@ -57,16 +65,20 @@ export async function createFirstKeys(
     },
     Date.now(),
     async ({ managementKey, secretKey }) => {
+      operatorToken = await firstOperatorLink(sql, Date.now());
       // Before the next step, so that a later failure does not lose the keys.
       if (print !== undefined) {
         print(keysText({ managementKey, secretKey }));
-        firstKeys = { kind: "shown", secretKey };
+        firstKeys = { kind: "shown", secretKey, operatorToken };
         return;
       }
       const file = {
         base_url: baseUrl(config),
         management_key: managementKey,
         secret_key: secretKey,
+        ...(operatorToken !== undefined && {
+          operator_url: linkUrl(baseUrl(config), "welcome", operatorToken),
+        }),
       };
       try {
         mkdirSync(config.dataDir, { recursive: true });
@@ -99,13 +111,15 @@ interface FirstKeysFile {
   readonly base_url: string;
   readonly management_key: string;
   readonly secret_key: string;
+  /** The link that creates the account of the first operator. */
+  readonly operator_url?: string;
 }
 
 /** Writes the file so that only its owner can read it. The file is complete or absent. */
 function writeFirstKeys(path: string, file: FirstKeysFile): void {
-  const { base_url, management_key, secret_key } = file;
+  const { base_url, management_key, secret_key, operator_url } = file;
   const draft = `${path}.new`;
-  const text = JSON.stringify({ base_url, management_key, secret_key }, null, 2);
+  const text = JSON.stringify({ base_url, management_key, secret_key, operator_url }, null, 2);
   writeFileSync(draft, `${text}\n`, { mode: 0o600 });
   chmodSync(draft, 0o600);
   renameSync(draft, path);
@@ -140,8 +154,9 @@ export function announce(
   telemetry.log.info({ port }, `listening on ${url}`);
   const print = terminalOf(telemetry);
   if (print === undefined) return;
-  const secretKey = keys?.kind === "shown" ? keys.secretKey : undefined;
-  print(bannerText({ version, url, secretKey, hasSandbox: hasSandbox(config) }));
+  const { secretKey, operatorToken } = keys?.kind === "shown" ? keys : {};
+  const operatorUrl = operatorToken && linkUrl(url, "welcome", operatorToken);
+  print(bannerText({ version, url, secretKey, operatorUrl, hasSandbox: hasSandbox(config) }));
 }
 
 /** Returns the function that prints on the terminal, or undefined if the standard output is none. */
@@ -175,7 +190,10 @@ function announceFile(
   { path, file }: FirstKeys & { readonly kind: "file" },
 ): void {
   try {
-    if (file.base_url !== url) writeFirstKeys(path, { ...file, base_url: url });
+    if (file.base_url !== url) {
+      const link = file.operator_url?.replace(file.base_url, url);
+      writeFirstKeys(path, { ...file, base_url: url, ...(link && { operator_url: link }) });
+    }
   } catch {
     log.warn(`the base_url in ${path} could not be updated`);
   }

@@ -1,7 +1,7 @@
 import { DatabaseTlsError, takeTls } from "../../../db/database-tls.ts";
 import type { NanoUsd } from "../../lib/money.ts";
 import { PLANS, type PlanName } from "../../lib/plans.ts";
-import { refuse } from "./config-error.ts";
+import { ConfigError, refuse } from "./config-error.ts";
 import type { DatabaseUrlForm, EnvironmentReader } from "./environment.ts";
 import { readSearch, type SearchConfig } from "./search-settings.ts";
 import { readSingleSignOn, type SingleSignOnConfig } from "./single-sign-on.ts";
@@ -32,6 +32,10 @@ const REDIS_URL: DatabaseUrlForm = {
   path: /^(\/\d{0,9})?$/,
   example: "redis://user:password@host/0",
 };
+const SMTP_URL: DatabaseUrlForm = {
+  schemes: ["smtp", "smtps"],
+  example: "smtps://user:password@mail.example.com",
+};
 const HOST = /^[A-Za-z0-9._:%-]{1,255}$/;
 const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|::1)$/i;
 /** Bun stores the seconds in a byte. */
@@ -50,9 +54,21 @@ type LogLevel = (typeof LOG_LEVELS)[number];
 /** `auto` is text on a terminal and JSON otherwise. */
 const LOG_FORMATS = ["auto", "json", "text"] as const;
 
+/** The server that sends mail. */
+export interface MailSettings {
+  /** May contain a password. */
+  readonly url: string;
+  /** The sender's address. */
+  readonly from: string;
+}
+
 export interface Settings {
   /** The port to listen on; 0 selects a free port. */
   readonly port: number;
+  /** True if keys can sign in to the dashboard, beside accounts of people. */
+  readonly keysSignIn: boolean;
+  /** Undefined if the gateway sends no mail. */
+  readonly mail: MailSettings | undefined;
   readonly host: string;
   /** True if only this machine can reach `host`. */
   readonly hostIsLoopback: boolean;
@@ -143,6 +159,8 @@ export function readSettings(reader: EnvironmentReader): Settings {
     publicUrl: reader.url("GATEWAY_PUBLIC_URL"),
     trustedProxies: reader.cidrs("GATEWAY_TRUSTED_PROXIES"),
     auditLogDays: reader.integer("GATEWAY_AUDIT_LOG_DAYS", 1, MAX_AUDIT_LOG_DAYS),
+    keysSignIn: reader.boolean("GATEWAY_KEY_SIGN_IN"),
+    mail: reader.check(() => mailSettings(reader), undefined),
     databaseUrl: reader.databaseUrl("DATABASE_URL", POSTGRES_URL),
     databasePoolSize: reader.integer("DATABASE_POOL_SIZE", 1, 1000),
     redisUrl: reader.databaseUrl("REDIS_URL", REDIS_URL),
@@ -187,6 +205,20 @@ export function readSettings(reader: EnvironmentReader): Settings {
     logLevel: reader.oneOf("LOG_LEVEL", LOG_LEVELS),
     logFormat: reader.oneOf("GATEWAY_LOG_FORMAT", LOG_FORMATS),
   };
+}
+
+/** Links in mail need a fixed address: anybody can send a request with another Host header. */
+function mailSettings(reader: EnvironmentReader): MailSettings | undefined {
+  const url = reader.databaseUrl("SMTP_URL", SMTP_URL);
+  if (url === undefined) return undefined;
+  const from = reader.text("SMTP_FROM");
+  if (from === undefined) throw new ConfigError("SMTP_FROM must be set with SMTP_URL");
+  if (reader.url("GATEWAY_PUBLIC_URL") === undefined) {
+    throw new ConfigError(
+      "GATEWAY_PUBLIC_URL must be set with SMTP_URL, for the links in messages",
+    );
+  }
+  return { url, from };
 }
 
 function codeInterpreter(reader: EnvironmentReader): CodeInterpreterConfig | undefined {

@@ -85,6 +85,26 @@ const SETTINGS = [
       "comma-separated issuers whose `email` counts as verified although `email_verified` is absent",
   },
   {
+    name: "GATEWAY_KEY_SIGN_IN",
+    group: "sign-in",
+    default: "true",
+    meaning:
+      "whether management keys and operator keys can sign in to the dashboard, beside accounts of people",
+  },
+  {
+    name: "SMTP_URL",
+    group: "sign-in",
+    default: null,
+    meaning:
+      "mail server for invitations and new passwords, such as `smtps://user:password@mail.example.com`; unset, links are shown instead",
+  },
+  {
+    name: "SMTP_FROM",
+    group: "sign-in",
+    default: null,
+    meaning: "address of the sender; required with `SMTP_URL`",
+  },
+  {
     name: "GATEWAY_OIDC_NAME",
     group: "sign-in",
     default: "single sign-on",

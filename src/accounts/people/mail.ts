@@ -1,0 +1,68 @@
+import { createTransport, type Transporter } from "nodemailer";
+import type { Invitation } from "../../../db/queries/members.ts";
+import type { Person } from "../../../db/queries/people.ts";
+import type { MailSettings } from "../../platform/config/settings.ts";
+
+const TIMEOUT_MS = 10_000;
+
+/** Mails links to people. Without settings it sends nothing. */
+export class PeopleMail {
+  readonly #transport: Transporter | undefined;
+  readonly #from: string | undefined;
+  readonly #onError: (error: unknown) => void;
+
+  constructor(settings: MailSettings | undefined, onError: (error: unknown) => void) {
+    this.#onError = onError;
+    this.#from = settings?.from;
+    this.#transport =
+      settings &&
+      createTransport(settings.url, {
+        ...{
+          connectionTimeout: TIMEOUT_MS,
+          greetingTimeout: TIMEOUT_MS,
+          socketTimeout: TIMEOUT_MS,
+        },
+      } as never);
+  }
+
+  get isConfigured(): boolean {
+    return this.#transport !== undefined;
+  }
+
+  /** Mails the link of an invitation. Returns true if the server accepted the message. Never rejects. */
+  sendInvitation({ email, role }: Invitation, url: string): Promise<boolean> {
+    return this.#send(email, "Invitation to the model gateway", [
+      `You are invited to the model gateway as ${role}.`,
+      `Accept the invitation within 7 days: ${url}`,
+      "The link works once. If you do not expect this message, ignore it.",
+    ]);
+  }
+
+  /** Mails a link for a new password, if the address has an account. Returns immediately. Never throws. */
+  sendPasswordLink(
+    make: () => Promise<{ readonly person: Person; readonly token: string } | undefined>,
+    urlOf: (token: string) => string,
+  ): void {
+    void make()
+      .then(async (link) => {
+        if (link === undefined) return;
+        await this.#send(link.person.email, "New password for the model gateway", [
+          `Set a new password within an hour: ${urlOf(link.token)}`,
+          "The link works once. If you did not ask for it, ignore this message.",
+        ]);
+      })
+      .catch(this.#onError);
+  }
+
+  async #send(to: string, subject: string, lines: readonly string[]): Promise<boolean> {
+    if (this.#transport === undefined) return false;
+    try {
+      const text = `${lines.join("\n\n")}\n`;
+      await this.#transport.sendMail({ from: this.#from, to, subject, text });
+      return true;
+    } catch (error) {
+      this.#onError(error);
+      return false;
+    }
+  }
+}

@@ -1,0 +1,88 @@
+import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
+import { type Author, SUBJECT_PREFIX } from "../lib/author.ts";
+import { GatewayError } from "../lib/errors.ts";
+import { mayCall, ROLE_RIGHTS } from "../lib/roles.ts";
+import type { KeyAccess, OperatorIdentity, RouteDefinition, SessionPerson } from "./route.ts";
+
+/** The current state of the key with which a dashboard session was started. */
+export type SessionCaller =
+  | {
+      readonly kind: "organization";
+      readonly key: ApiKeyRecord;
+      readonly person?: SessionPerson | undefined;
+    }
+  | {
+      readonly kind: "operator";
+      readonly operator: OperatorIdentity;
+      readonly person?: SessionPerson | undefined;
+    };
+
+/** Returns how the audit log names the holder of a key. */
+export function identityOf(
+  holder: ApiKeyRecord | OperatorIdentity,
+  person?: SessionPerson,
+): Pick<Author, "kind" | "id" | "name" | "is_operator"> {
+  const { id, name } = holder;
+  const isOperator = !("kind" in holder);
+  if (person !== undefined) {
+    const { id: personId, email } = person;
+    return { kind: "person", id: personId, name: email, ...(isOperator && { is_operator: true }) };
+  }
+  if (id.startsWith(SUBJECT_PREFIX)) {
+    return { kind: "subject", id, name, ...(isOperator && { is_operator: true }) };
+  }
+  if (isOperator) return { kind: "operator", id, name };
+  return { kind: holder.kind === "management" ? "management_key" : "secret_key", id, name };
+}
+
+export function keyAccessOf(access: RouteDefinition["access"]): KeyAccess {
+  return access.kind === "session" ? access.of : access;
+}
+
+/** Throws 403 if the role of a person does not allow the call. */
+export function assertRole(
+  { role, isViewer }: SessionPerson,
+  access: KeyAccess,
+  method: string,
+): void {
+  if (access.kind === "operator" && isViewer === true && method !== "GET") {
+    throw roleNotPermitted("operator_viewer");
+  }
+  if (role === undefined || !("scope" in access)) return;
+  const isOwnOnly = access.kind === "administration" && access.isForManagement === true;
+  if (isOwnOnly && ROLE_RIGHTS[role].isSelfOnly) throw roleNotPermitted(role);
+  if (!mayCall(role, access.scope, method)) throw roleNotPermitted(role);
+}
+
+function roleNotPermitted(role: string): GatewayError {
+  return new GatewayError("role_not_permitted", `The role ${role} does not allow this.`);
+}
+
+/** Throws 403 if the key may not call a route with this access. */
+export function assertAccess(access: KeyAccess, key: ApiKeyRecord, isOpenToLimited: boolean): void {
+  if (access.kind === "public" || access.kind === "operator") return;
+  if (access.kind !== "self") {
+    const isForSecretKeys = access.kind === "model" || access.kind === "storage";
+    if (isForSecretKeys && key.kind === "management") {
+      throw new GatewayError(
+        "wrong_key_kind",
+        "A management key cannot call this endpoint; use a secret key.",
+      );
+    }
+    if (access.kind === "administration" && access.isForManagement && key.kind === "secret") {
+      throw new GatewayError(
+        "wrong_key_kind",
+        "A secret key cannot call this endpoint; use a management key.",
+      );
+    }
+    if (!holdsScope(key, access.scope)) {
+      throw new GatewayError("missing_scope", `This API key lacks the scope ${access.scope}.`);
+    }
+  }
+  if (!isOpenToLimited && isLimited(key)) {
+    throw new GatewayError(
+      "key_not_permitted",
+      "This API key has a rate limit, a budget, a model list or an expiry, so it cannot call this endpoint.",
+    );
+  }
+}
