@@ -130,6 +130,24 @@ export class ApiKeys {
     return listed;
   }
 
+  /** Returns the change, if a developer makes it, with the limits of the team's policy in place of removed ones. */
+  async #withinPolicy(
+    caller: ApiKeyRecord,
+    target: ApiKeyRecord,
+    changed: Partial<ApiKeySettings>,
+  ): Promise<Partial<ApiKeySettings>> {
+    const ownerId = shownOwnerId(caller);
+    if (ownerId === undefined) return changed;
+    if (changed.ownerId !== undefined) throw ownedByOthers();
+    const own = await this.#ofDeveloper(caller, ownerId, { ...target, ...changed });
+    const names = Object.keys(changed) as (keyof ApiKeySettings)[];
+    const bounded = names.map((name) => [
+      name,
+      own[name] === undefined ? changed[name] : own[name],
+    ]);
+    return Object.fromEntries(bounded);
+  }
+
   /** Returns the settings of a developer's own key. Throws 400 or 403 if the policy of the team does not allow it. */
   async #ofDeveloper(
     { organizationId }: ApiKeyRecord,
@@ -161,20 +179,16 @@ export class ApiKeys {
   async change(
     caller: ApiKeyRecord,
     id: string,
-    changed: Partial<ApiKeySettings>,
+    stated: Partial<ApiKeySettings>,
     author: Author,
   ): Promise<ListedKey> {
     const target = await this.find(caller, id);
     assertMayTouch(caller, target.record);
+    const changed = await this.#withinPolicy(caller, target.record, stated);
     const limit = limitForSecretKeys(target.record.kind, changed);
     if (limit !== undefined) {
       const message = `A management key has no limits: ${limit} applies to secret keys only.`;
       throw new GatewayError("invalid_body", message, { param: limit });
-    }
-    const ownerId = shownOwnerId(caller);
-    if (ownerId !== undefined) {
-      if (changed.ownerId !== undefined) throw ownedByOthers();
-      await this.#ofDeveloper(caller, ownerId, { ...target.record, ...changed });
     }
     const granted = changed.scopes && grantedToExisting(caller, target.record, changed.scopes);
     const key = this.#dependencies.keys.get(id);
