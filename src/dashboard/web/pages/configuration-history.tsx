@@ -4,6 +4,7 @@ import { Dialog, perform } from "../components/dialog.tsx";
 import { Empty, Time } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
 import { useResource } from "../resource.ts";
+import { type ConfigurationEntry, entryPath, ifMatch } from "./configuration-entry.tsx";
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -20,22 +21,21 @@ interface Act {
 interface HistoryProps {
   /** The path of the entry's list in the API, such as v1/admin/aliases. */
   readonly path: string;
-  readonly entry: { readonly id: string; readonly version: number };
+  readonly entry: ConfigurationEntry;
   onChanged(): void;
   onClose(): void;
 }
 
 /** The changes of a stored entry, newest first. Each change can be reverted, except for keys. */
 export function HistoryDialog({ path, entry, onChanged, onClose }: HistoryProps) {
-  const { id, version } = entry;
+  const { id } = entry;
   const { data, error } = useResource<{ data: Act[] }>(
     `v1/admin/audit_log?object_id=${encodeURIComponent(id)}&limit=50`,
   );
   const revert = ({ before }: Act) =>
     perform(`Reverted ${id}.`, async () => {
       const { key_prefix: _, api_keys: __, ...body } = before ?? {};
-      const headers = { "if-match": `"${version}"` };
-      await call("PATCH", `${path}/${encodeURIComponent(id)}`, { body, headers });
+      await call("PATCH", entryPath(path, entry), { body, headers: ifMatch(entry) });
       onClose();
       onChanged();
     });
