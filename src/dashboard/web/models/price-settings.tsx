@@ -24,7 +24,6 @@ const SETTINGS: readonly (readonly [name: string, price: PriceName])[] = [
     "setting" in unit ? [[unit.setting.name, price] as const] : [],
   ),
 ];
-export const PRICE_SETTINGS = SETTINGS.map(([name]) => name);
 
 /** Settings that are always shown. The others are folded. */
 const MAIN_SETTINGS = 2;
