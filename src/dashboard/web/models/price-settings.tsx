@@ -51,13 +51,14 @@ export function PriceFields({ texts, onChange }: PriceFieldsProps) {
   ));
   const rare = SETTINGS.slice(MAIN_SETTINGS);
   return (
-    <>
+    <fieldset class="rows">
+      <legend>Prices</legend>
       <div class="pair">{fields.slice(0, MAIN_SETTINGS)}</div>
       <details class="fold" open={rare.some(([name]) => texts[name])}>
         <summary>Other prices</summary>
-        <div class="pair under">{fields.slice(MAIN_SETTINGS)}</div>
+        <div class="pair">{fields.slice(MAIN_SETTINGS)}</div>
       </details>
-    </>
+    </fieldset>
   );
 }
 

@@ -32,9 +32,9 @@ export function HistoryDialog({ path, entry, onChanged, onClose }: HistoryProps)
   const { data, error } = useResource<{ data: Act[] }>(
     `v1/admin/audit_log?object_id=${encodeURIComponent(id)}&limit=50`,
   );
-  const revert = ({ before }: Act) =>
+  const revert = (act: Act) =>
     perform(`Reverted ${id}.`, async () => {
-      const { key_prefix: _, api_keys: __, ...body } = before ?? {};
+      const body = membersBefore(act);
       await call("PATCH", entryPath(path, entry), { body, headers: ifMatch(entry) });
       onClose();
       onChanged();
@@ -44,15 +44,14 @@ export function HistoryDialog({ path, entry, onChanged, onClose }: HistoryProps)
     { title: "By", cell: ({ actor }) => actor.name ?? "Gateway" },
     {
       title: "Change",
-      cell: ({ action, before, after }) => (
-        <span class="code">{changeOf(action, before, after)}</span>
-      ),
+      cell: (act) => <span class="code">{changeOf(act)}</span>,
     },
     {
       title: "Actions",
       isAction: true,
       cell: (act) =>
-        act.action.endsWith(".updated") && (
+        act.action.endsWith(".updated") &&
+        Object.keys(membersBefore(act)).length > 0 && (
           <Button variant="quiet" label={`Revert ${act.id}`} onClick={() => void revert(act)}>
             Revert
           </Button>
@@ -77,11 +76,22 @@ export function HistoryDialog({ path, entry, onChanged, onClose }: HistoryProps)
   );
 }
 
-function changeOf(action: string, before: Members | null, after: Members | null): string {
-  if (before === null || after === null) return action.slice(action.indexOf(".") + 1);
-  const names = new Set([...Object.keys(before), ...Object.keys(after)]);
-  return [...names]
-    .map((name) => `${name}: ${shown(before[name])} → ${shown(after[name])}`)
+/** Returns the names of the members that an act changed. The log has null in place of no members. */
+function changedNames({ before, after }: Act): string[] {
+  return [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
+}
+
+/** Returns the changed members as they were before. Null for one that was added. The log has no keys. */
+function membersBefore(act: Act): Members {
+  const names = changedNames(act).filter((name) => name !== "key_prefix" && name !== "api_keys");
+  return Object.fromEntries(names.map((name) => [name, act.before?.[name] ?? null]));
+}
+
+function changeOf(act: Act): string {
+  const { action, before, after } = act;
+  if (!action.endsWith(".updated")) return action.slice(action.indexOf(".") + 1);
+  return changedNames(act)
+    .map((name) => `${name}: ${shown(before?.[name])} → ${shown(after?.[name])}`)
     .join("; ");
 }
 

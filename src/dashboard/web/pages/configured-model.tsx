@@ -110,7 +110,7 @@ function Details({ model, aliases }: DetailsProps) {
         <Panel title="Model" aside={!effective.is_active && <Badge tone="warn">Inactive</Badge>}>
           <CopyText label="model id" text={model.id} />
           {effective.description !== "" && <p class="lead">{effective.description}</p>}
-          <dl class="facts lead">
+          <dl class="facts">
             <Fact name="Source" value={SOURCES[model.source]} />
             <Fact
               name="Changed"
@@ -132,7 +132,10 @@ function Details({ model, aliases }: DetailsProps) {
             />
           </dl>
         </Panel>
-        <Panel title="Prices in force" aside={<span class="quiet">Excluding plan fees</span>}>
+        <Panel
+          title="Prices in force"
+          aside={<span class="quiet">Excluding the platform fee</span>}
+        >
           {isFree(effective) ? <p class="quiet">Free</p> : <Prices pricing={effective.pricing} />}
         </Panel>
       </div>

@@ -60,7 +60,8 @@ function rowsOf(models: readonly ConfiguredModel[], aliases: readonly Alias[]): 
       aliasesByModel.set(id, [...(aliasesByModel.get(id) ?? []), alias.id]);
     }
   }
-  return models.map((model) => {
+  const byId = models.toSorted((left, right) => left.id.localeCompare(right.id));
+  return byId.map((model) => {
     const { pricing, endpoints } = effectiveOf(model);
     const providers = [...new Set(endpoints.map(({ provider }) => provider))];
     return { model, pricing, providers, aliases: aliasesByModel.get(model.id) ?? [] };

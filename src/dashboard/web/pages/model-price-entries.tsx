@@ -50,23 +50,23 @@ export function PriceEntries({ model, onChanged }: PriceEntriesProps) {
   const onClose = () => setAction(undefined);
   return (
     <Panel
-      title="Set prices"
+      title="Price entries"
       aside={
         <Button variant="primary" onClick={() => setAction({ kind: "add" })}>
-          Set a price
+          Set price
         </Button>
       }
       isFlush
     >
       <Table
-        label="Set prices"
+        label="Price entries"
         columns={columns((entry) => setAction({ kind: "delete", entry }))}
         rows={entries}
         error={error}
         keyOf={({ id }) => id}
         empty={
-          <Empty title="No prices set">
-            <p>A set price replaces the usual price from a day on, at one provider or at all.</p>
+          <Empty title="No price entries">
+            <p>A price entry replaces prices from a day on, at one provider or at all.</p>
           </Empty>
         }
       />
@@ -74,7 +74,7 @@ export function PriceEntries({ model, onChanged }: PriceEntriesProps) {
       {action?.kind === "delete" && (
         <DeleteDialog
           path={PATH}
-          kind="price"
+          kind="price entry"
           entry={action.entry}
           onDeleted={changed}
           onClose={onClose}
@@ -89,7 +89,7 @@ export function PriceEntries({ model, onChanged }: PriceEntriesProps) {
 function columns(onDelete: (entry: PriceEntry) => void): Column<PriceEntry>[] {
   return [
     {
-      title: "Price",
+      title: "Entry",
       cell: ({ id, source }) => (
         <span>
           <span class="strong">{id}</span>
@@ -158,7 +158,7 @@ function PriceDialog({ model, onChanged, onClose }: PriceDialogProps) {
   };
   const isEmpty = Object.values(prices).every((text) => text.trim() === "");
   return (
-    <Dialog title={`Set a price of ${model.id}`} onClose={onClose}>
+    <Dialog title={`Set prices of ${model.id}`} onClose={onClose}>
       <Form submit="Set price" onCancel={onClose} onSubmit={save} isDisabled={isEmpty}>
         <PriceFields texts={prices} onChange={setPrices} />
         <div class="pair">
@@ -181,9 +181,9 @@ function PriceDialog({ model, onChanged, onClose }: PriceDialogProps) {
           value={id}
           onInput={setId}
           isRequired
-          hint="The name of this price in the list"
+          hint="The name of the price entry"
         />
-        <p class="hint">Prices that are not set here stay. Running requests keep their prices.</p>
+        <p class="hint">Empty prices stay as they are. Running requests keep their prices.</p>
       </Form>
     </Dialog>
   );

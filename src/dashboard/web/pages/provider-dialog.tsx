@@ -124,13 +124,16 @@ function Keys({ edited, keys, onChange }: KeysProps) {
               }
             />
             {!isOne && (
-              <Field
-                label={`Weight ${number}`}
-                value={weight}
-                onInput={(text) => set({ weight: text })}
-                inputMode="decimal"
-                placeholder="1"
-              />
+              <div class="narrow">
+                {" "}
+                <Field
+                  label={`Weight ${number}`}
+                  value={weight}
+                  onInput={(text) => set({ weight: text })}
+                  inputMode="decimal"
+                  placeholder="1"
+                />
+              </div>
             )}
           </>
         )}
