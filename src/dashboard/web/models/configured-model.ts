@@ -33,8 +33,38 @@ export function effectiveOf(model: ConfiguredModel): EffectiveModel {
   return model.effective ?? (model as unknown as EffectiveModel);
 }
 
-/** Returns how many organizations see a model. */
-export function visibilityOf({ organizations }: ConfiguredModel): string {
+/** The organizations that see a provider, by its id. Providers that all organizations see are absent. */
+export type RestrictedProviders = ReadonlyMap<string, readonly string[]>;
+
+/** A provider in the answer of GET /v1/admin/providers, as far as its visibility is concerned. */
+export interface VisibleProvider {
+  readonly id: string;
+  readonly organizations?: readonly string[];
+}
+
+export function restrictedOf(providers: readonly VisibleProvider[]): RestrictedProviders {
+  return new Map(
+    providers.flatMap(({ id, organizations }) => (organizations ? [[id, organizations]] : [])),
+  );
+}
+
+/**
+ * Returns the organizations that see a model: those of its entry, if they see one of its providers too. Undefined means
+ * all organizations.
+ */
+export function organizationsSeeing(
+  model: ConfiguredModel,
+  restricted: RestrictedProviders,
+): readonly string[] | undefined {
+  const providers = effectiveOf(model).endpoints.map(({ provider }) => restricted.get(provider));
+  const ofModel = model.organizations;
+  if (providers.length === 0 || providers.includes(undefined)) return ofModel;
+  const ofProviders = new Set(providers.flatMap((organizations) => organizations ?? []));
+  return ofModel === undefined ? [...ofProviders] : ofModel.filter((id) => ofProviders.has(id));
+}
+
+export function visibilityText(organizations: readonly string[] | undefined): string {
   if (organizations === undefined) return "All organizations";
+  if (organizations.length === 0) return "No organization";
   return organizations.length === 1 ? "1 organization" : `${organizations.length} organizations`;
 }

@@ -8,7 +8,9 @@ import {
   type EffectiveModel,
   effectiveOf,
   MODELS_PATH,
-  visibilityOf,
+  organizationsSeeing,
+  type RestrictedProviders,
+  visibilityText,
 } from "../models/configured-model.ts";
 import { isFree, PRICE_COLUMNS, type Pricing, pricesOf } from "../models/prices.tsx";
 import { useResource } from "../resource.ts";
@@ -43,11 +45,13 @@ interface ConfiguredModelProps {
   readonly id: string;
   /** The aliases of the gateway. Undefined while they are loading. */
   readonly aliases: readonly Alias[] | undefined;
+  readonly restricted: RestrictedProviders;
   onChanged(): void;
 }
 
 /** One model for operators: its entry, its providers and its prices. */
-export function ConfiguredModelPage({ id, aliases = [], onChanged }: ConfiguredModelProps) {
+export function ConfiguredModelPage(props: ConfiguredModelProps) {
+  const { id, aliases = [], restricted, onChanged } = props;
   const [action, setAction] = useState<Action>();
   const {
     data: model,
@@ -78,7 +82,7 @@ export function ConfiguredModelPage({ id, aliases = [], onChanged }: ConfiguredM
       {model !== undefined && (
         <>
           {model.source !== "stored" && <Notice>{READ_ONLY[model.source]}</Notice>}
-          <Details model={model} aliases={aliases} />
+          <Details {...{ model, aliases, restricted }} />
           <PriceEntries model={model} onChanged={changed} />
           <ActionDialog
             {...{ action, model }}
@@ -98,9 +102,10 @@ export function ConfiguredModelPage({ id, aliases = [], onChanged }: ConfiguredM
 interface DetailsProps {
   readonly model: ConfiguredModel;
   readonly aliases: readonly Alias[];
+  readonly restricted: RestrictedProviders;
 }
 
-function Details({ model, aliases }: DetailsProps) {
+function Details({ model, aliases, restricted }: DetailsProps) {
   const effective = effectiveOf(model);
   const naming = aliases.filter((alias) => alias.models.some(({ id }) => id === model.id));
   const tokens = (count: number) => (count === 0 ? null : `${integer(count)} tokens`);
@@ -125,7 +130,10 @@ function Details({ model, aliases }: DetailsProps) {
             <Fact name="Category" value={titled(effective.category)} />
             <Fact name="Context" value={tokens(effective.context_length)} />
             <Fact name="Max output" value={tokens(effective.max_output_tokens)} />
-            <Fact name="Visible to" value={<Visibility model={model} />} />
+            <Fact
+              name="Visible to"
+              value={<Visibility organizations={organizationsSeeing(model, restricted)} />}
+            />
             <Fact
               name="Aliases"
               value={naming.length === 0 ? "None" : naming.map(({ id }) => id).join(", ")}
@@ -152,12 +160,16 @@ function Details({ model, aliases }: DetailsProps) {
   );
 }
 
+interface VisibilityProps {
+  readonly organizations: readonly string[] | undefined;
+}
+
 /** The number of organizations that see a model, and their ids. */
-function Visibility({ model }: { readonly model: ConfiguredModel }) {
+function Visibility({ organizations }: VisibilityProps) {
   return (
     <>
-      {visibilityOf(model)}
-      {model.organizations?.map((id) => (
+      {visibilityText(organizations)}
+      {organizations?.map((id) => (
         <span key={id} class="sub code">
           {id}
         </span>

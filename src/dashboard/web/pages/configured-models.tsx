@@ -7,7 +7,11 @@ import {
   type ConfiguredModel,
   effectiveOf,
   MODELS_PATH,
-  visibilityOf,
+  organizationsSeeing,
+  type RestrictedProviders,
+  restrictedOf,
+  type VisibleProvider,
+  visibilityText,
 } from "../models/configured-model.ts";
 import { PRICE_COLUMNS, type Pricing } from "../models/prices.tsx";
 import { useResource } from "../resource.ts";
@@ -16,12 +20,15 @@ import type { Alias } from "./aliases.tsx";
 import { SOURCES } from "./configuration-entry.tsx";
 import { ConfiguredModelPage } from "./configured-model.tsx";
 import { ModelDialog } from "./configured-model-dialog.tsx";
+import { PROVIDERS_PATH } from "./provider-dialog.tsx";
 
 /** A row of the list. */
 interface Row {
   readonly model: ConfiguredModel;
   readonly pricing: Pricing;
   readonly providers: readonly string[];
+  /** The organizations that see the model. Undefined: all. */
+  readonly organizations: readonly string[] | undefined;
   /** The aliases that name the model. */
   readonly aliases: readonly string[];
 }
@@ -33,19 +40,33 @@ const SOURCES_OF_MODELS = ["file", "stored", "built_in", "provider_list"] as con
 export function ConfiguredModelsPage() {
   const [isAdding, setAdding] = useState(false);
   const { data, error, reload } = useResource<{ data: ConfiguredModel[] }>(MODELS_PATH);
-  const aliases = useResource<{ data: Alias[] }>("v1/admin/aliases").data?.data;
-  const rows = useMemo(() => data && rowsOf(data.data, aliases ?? []), [data, aliases]);
+  const aliasList = useResource<{ data: Alias[] }>("v1/admin/aliases");
+  const providerList = useResource<{ data: VisibleProvider[] }>(PROVIDERS_PATH);
+  const aliases = aliasList.data?.data;
+  const providers = providerList.data?.data;
+  const restricted = useMemo(() => restrictedOf(providers ?? []), [providers]);
+  const rows = useMemo(
+    () => data && providers && rowsOf(data.data, restricted, aliases ?? []),
+    [data, restricted, aliases],
+  );
+  const refresh = () => {
+    reload();
+    aliasList.reload();
+    providerList.reload();
+  };
   const id = query.value.get("id");
-  if (id !== null) return <ConfiguredModelPage id={id} aliases={aliases} onChanged={reload} />;
+  if (id !== null) {
+    return <ConfiguredModelPage {...{ id, aliases, restricted }} onChanged={reload} />;
+  }
   return (
     <>
       <PageHead title="Models">
-        <Button onClick={reload}>Refresh</Button>
+        <Button onClick={refresh}>Refresh</Button>
         <Button variant="primary" onClick={() => setAdding(true)}>
           Add model
         </Button>
       </PageHead>
-      <ModelList rows={rows} error={error} />
+      <ModelList rows={rows} error={error ?? providerList.error} />
       {isAdding && (
         <ModelDialog edited={undefined} onChanged={reload} onClose={() => setAdding(false)} />
       )}
@@ -53,7 +74,11 @@ export function ConfiguredModelsPage() {
   );
 }
 
-function rowsOf(models: readonly ConfiguredModel[], aliases: readonly Alias[]): Row[] {
+function rowsOf(
+  models: readonly ConfiguredModel[],
+  restricted: RestrictedProviders,
+  aliases: readonly Alias[],
+): Row[] {
   const aliasesByModel = new Map<string, string[]>();
   for (const alias of aliases) {
     for (const { id } of alias.models) {
@@ -64,7 +89,13 @@ function rowsOf(models: readonly ConfiguredModel[], aliases: readonly Alias[]): 
   return byId.map((model) => {
     const { pricing, endpoints } = effectiveOf(model);
     const providers = [...new Set(endpoints.map(({ provider }) => provider))];
-    return { model, pricing, providers, aliases: aliasesByModel.get(model.id) ?? [] };
+    return {
+      model,
+      pricing,
+      providers,
+      organizations: organizationsSeeing(model, restricted),
+      aliases: aliasesByModel.get(model.id) ?? [],
+    };
   });
 }
 
@@ -203,7 +234,7 @@ const COLUMNS: readonly Column<Row>[] = [
   },
   { title: "Providers", isSecondary: true, cell: ({ providers }) => providers.join(", ") },
   ...PRICE_COLUMNS,
-  { title: "Visible to", cell: ({ model }) => visibilityOf(model) },
+  { title: "Visible to", cell: ({ organizations }) => visibilityText(organizations) },
   {
     title: "Aliases",
     isSecondary: true,
