@@ -316,6 +316,15 @@ browserTest("a provider takes several keys with weights, and a change replaces a
   expect(changed.api_keys).toBeUndefined();
 });
 
+browserTest("the history of a provider omits acts on an alias with its id", async () => {
+  await admin("POST", "providers", { id: "namesake", type: "sandbox" });
+  await admin("POST", "aliases", { id: "namesake", models: [{ id: "sandbox/chat" }] });
+  await openPage("providers");
+  await press("History namesake");
+  await untilLoaded(page);
+  expect(await dialog().getByText("created", { exact: true }).count()).toBe(1);
+});
+
 browserTest(
   "in all of this no policy was violated, and no other address was requested",
   async () => {

@@ -135,7 +135,7 @@ function ActionDialog({ action, onChanged, onClose }: ActionDialogProps) {
   const { kind, alias } = action;
   if (kind === "edit") return <AliasDialog edited={alias} {...{ onChanged, onClose }} />;
   if (kind === "history") {
-    return <HistoryDialog path={PATH} entry={alias} {...{ onChanged, onClose }} />;
+    return <HistoryDialog path={PATH} kind="alias" entry={alias} {...{ onChanged, onClose }} />;
   }
   return (
     <DeleteDialog path={PATH} kind="alias" entry={alias} onDeleted={onChanged} onClose={onClose}>

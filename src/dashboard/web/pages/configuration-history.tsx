@@ -21,13 +21,15 @@ interface Act {
 interface HistoryProps {
   /** The path of the entry's list in the API, such as v1/admin/aliases. */
   readonly path: string;
+  /** The kind of the entry, with which its actions in the audit log begin. */
+  readonly kind: "provider" | "model" | "alias";
   readonly entry: ConfigurationEntry;
   onChanged(): void;
   onClose(): void;
 }
 
 /** The changes of a stored entry, newest first. Each change can be reverted, except for keys. */
-export function HistoryDialog({ path, entry, onChanged, onClose }: HistoryProps) {
+export function HistoryDialog({ path, kind, entry, onChanged, onClose }: HistoryProps) {
   const { id } = entry;
   const { data, error } = useResource<{ data: Act[] }>(
     `v1/admin/audit_log?object_id=${encodeURIComponent(id)}&limit=50`,
@@ -63,7 +65,7 @@ export function HistoryDialog({ path, entry, onChanged, onClose }: HistoryProps)
       <Table
         label={`History of ${id}`}
         columns={columns}
-        rows={data?.data}
+        rows={data?.data.filter(({ action }) => action.startsWith(`${kind}.`))}
         error={error}
         keyOf={(act) => act.id}
         empty={

@@ -81,7 +81,7 @@ export function ModelDialog({ edited, onChanged, onClose }: ModelDialogProps) {
           label="Name"
           value={entries.name}
           onInput={(name) => set({ name })}
-          placeholder="Same as the id"
+          placeholder="Last part of the id"
         />
         <Endpoints rows={entries.endpoints} onChange={(endpoints) => set({ endpoints })} />
         <div class="pair">

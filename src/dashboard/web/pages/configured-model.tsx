@@ -214,12 +214,15 @@ function ActionDialog({ action, model, onChanged, onDeleted, onClose }: ActionDi
   if (action === "edit") return <ModelDialog edited={model} {...{ onChanged, onClose }} />;
   if (action === "visibility") return <VisibilityDialog {...{ model, onChanged, onClose }} />;
   if (action === "history") {
-    return <HistoryDialog path={MODELS_PATH} entry={model} {...{ onChanged, onClose }} />;
+    return (
+      <HistoryDialog path={MODELS_PATH} kind="model" entry={model} {...{ onChanged, onClose }} />
+    );
   }
   return (
     <DeleteDialog path={MODELS_PATH} kind="model" entry={model} {...{ onDeleted, onClose }}>
-      Requests for <b>{model.id}</b> are then 404, unless the configuration file or a provider's
-      list has it too. Running requests end as they began.
+      The built-in model, or that of the configuration file or of a provider's list, is then in
+      force again. If there is none, requests for <b>{model.id}</b> are 404. Running requests end as
+      they began.
     </DeleteDialog>
   );
 }

@@ -203,7 +203,14 @@ function ActionDialog({ action, onChanged, onClose }: ActionDialogProps) {
   if (kind === "edit") return <ProviderDialog edited={provider} {...{ onChanged, onClose }} />;
   if (kind === "test") return <TestDialog {...{ provider, onClose }} />;
   if (kind === "history") {
-    return <HistoryDialog path={PROVIDERS_PATH} entry={provider} {...{ onChanged, onClose }} />;
+    return (
+      <HistoryDialog
+        path={PROVIDERS_PATH}
+        kind="provider"
+        entry={provider}
+        {...{ onChanged, onClose }}
+      />
+    );
   }
   return (
     <DeleteDialog
