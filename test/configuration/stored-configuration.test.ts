@@ -35,6 +35,14 @@ beforeAll(async () => {
           context_length: 8192,
           endpoints: [{ provider: "filed", model: "filed" }],
         },
+        {
+          id: "acme/for-one",
+          input_cost_per_token: 1e-6,
+          output_cost_per_token: 2e-6,
+          context_length: 8192,
+          endpoints: [{ provider: "filed", model: "filed" }],
+          organizations: ["org_of_one"],
+        },
       ],
       aliases: [{ id: "usual", models: [{ id: "acme/filed" }] }],
     },
@@ -162,6 +170,30 @@ test("entries name their sources, and those of environment, file and lists are r
     const rejected = await admin("DELETE", path, undefined, 0);
     expect(rejected).toMatchObject({ status: 409, body: { error: { code: "read_only" } } });
   }
+});
+
+test("a stored model has the members of its entry, and as effective those that clients see", async () => {
+  await admin("POST", "models", model("acme/effective", ["one"], { name: "Effective" }));
+  await admin("POST", "prices", {
+    id: "of-effective",
+    model: "acme/effective",
+    pricing: { input_cost_per_token: 4e-6 },
+  });
+  const { body } = await admin("GET", "models/acme%2Feffective");
+  expect(body).toMatchObject({ name: "Effective", input_cost_per_token: 1e-6 });
+  expect(body.effective).toMatchObject({
+    name: "Effective",
+    category: "chat",
+    pricing: { prompt: "0.000004", completion: "0.000001" },
+    endpoints: [{ provider: "one", pricing: { prompt: "0.000004" } }],
+  });
+  expect((await admin("GET", "models/sandbox%2Fchat")).body.effective).toBeUndefined();
+});
+
+test("a model of the file names the organizations that see it", async () => {
+  const { body } = await admin("GET", "models/acme%2Ffor-one");
+  expect(body).toMatchObject({ source: "file", organizations: ["org_of_one"] });
+  expect((await admin("GET", "models/acme%2Ffiled")).body.organizations).toBeUndefined();
 });
 
 test("an invalid entry is 400 with its field, and nothing is stored", async () => {

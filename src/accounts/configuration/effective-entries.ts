@@ -38,6 +38,7 @@ export function effectiveEntries(
     const entry = stored.get(id);
     return {
       ...(entry === undefined ? members : { id, ...entry.body }),
+      ...(entry !== undefined && kind === "model" && { effective: members }),
       id,
       ...(kind === "provider" && healthOf(id)),
       source: entry === undefined ? source : "stored",
@@ -63,12 +64,16 @@ function inForce(kind: StoredKind, live: LiveConfiguration): EntryInForce[] {
     }));
   }
   if (kind === "model") {
-    const ofFile = new Set(config.models.map(({ id }) => id));
-    return views.all.all().map((model) => ({
-      id: model.id,
-      source: ofFile.has(model.id) ? ("file" as const) : originOfModel(model),
-      members: describeModelDetail(model),
-    }));
+    const configured = new Map(config.models.map((entry) => [entry.id, entry]));
+    return views.all.all().map((model) => {
+      const entry = configured.get(model.id);
+      const { organizations } = entry ?? {};
+      return {
+        id: model.id,
+        source: entry === undefined ? originOfModel(model) : ("file" as const),
+        members: { ...describeModelDetail(model), ...(organizations && { organizations }) },
+      };
+    });
   }
   const entries = kind === "alias" ? config.aliases : config.prices;
   return entries.map(({ source: _, isStored: __, ...members }) => ({

@@ -24,11 +24,18 @@ interface PaymentFault {
   readonly page?: string | undefined;
 }
 
+/** An object that needs the one that was to be deleted. */
+export interface Use {
+  readonly type: string;
+  readonly id: string;
+}
+
 export class ApiError extends Error {
   readonly status: number;
   readonly code: string;
   readonly param: string | null;
   readonly payment: PaymentFault;
+  readonly usedBy: readonly Use[];
 
   constructor(
     status: number,
@@ -36,8 +43,10 @@ export class ApiError extends Error {
     message: string,
     param: string | null,
     payment: PaymentFault = {},
+    usedBy: readonly Use[] = [],
   ) {
     super(message);
+    this.usedBy = usedBy;
     this.payment = payment;
     this.status = status;
     this.code = code;
@@ -97,12 +106,13 @@ export async function errorOf(response: Response): Promise<ApiError> {
       param?: string | null;
       decline_code?: string;
       authentication_url?: string;
+      used_by?: readonly Use[];
     };
   };
-  const { message, code, param, decline_code: declineCode } = envelope.error ?? {};
+  const { message, code, param, decline_code: declineCode, used_by: usedBy } = envelope.error ?? {};
   const payment = { declineCode, page: envelope.error?.authentication_url };
   const text = message ?? `The gateway answered with status ${response.status}.`;
-  return new ApiError(response.status, code ?? "unknown", text, param ?? null, payment);
+  return new ApiError(response.status, code ?? "unknown", text, param ?? null, payment, usedBy);
 }
 
 export function endSession(because?: string): void {

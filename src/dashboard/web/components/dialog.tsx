@@ -1,7 +1,8 @@
 import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { ApiError } from "../api.ts";
+import { ApiError, type Use } from "../api.ts";
+import { titled } from "../format.ts";
 import { Button, OutsideLink } from "./controls.tsx";
 import { Notice } from "./display.tsx";
 
@@ -109,8 +110,9 @@ export function Form({
   );
 }
 
-/** The message of an error. A payment page in the message becomes a link. */
+/** The message of an error. A payment page in the message becomes a link, and users of an object a list. */
 export function Fault({ error }: { readonly error: unknown }) {
+  if (error instanceof ApiError && error.usedBy.length > 0) return <Uses uses={error.usedBy} />;
   const message = messageOf(error);
   const page = error instanceof ApiError ? error.payment.page : undefined;
   if (page === undefined || !message.includes(page)) return <>{message}</>;
@@ -120,6 +122,29 @@ export function Fault({ error }: { readonly error: unknown }) {
       {message.slice(0, index)}
       <OutsideLink href={page}>the payment page</OutsideLink>
       {message.slice(index + page.length)}
+    </>
+  );
+}
+
+/** Work in progress, which ends by itself. Other users have to be changed or deleted. */
+const RUNNING: readonly string[] = ["batch", "fine_tuning_job"];
+const USE_TITLES: Readonly<Record<string, string>> = {
+  fine_tuning_job: "Fine-tuning job",
+  tuned_model: "Fine-tuned model",
+};
+
+function Uses({ uses }: { readonly uses: readonly Use[] }) {
+  return (
+    <>
+      <p>It cannot be deleted while it is in use:</p>
+      <ul class="plain">
+        {uses.map(({ type, id }) => (
+          <li key={`${type} ${id}`}>
+            {USE_TITLES[type] ?? titled(type)} <b>{id}</b>
+            {RUNNING.includes(type) && ", which has not ended"}
+          </li>
+        ))}
+      </ul>
     </>
   );
 }

@@ -1,4 +1,4 @@
-import { PRICES, type PriceName } from "../../../lib/units.ts";
+import { PRICES, type PriceName, UNITS } from "../../../lib/units.ts";
 import type { Column } from "../components/table.tsx";
 import { usdExact } from "../format.ts";
 
@@ -37,7 +37,7 @@ export function pricesOf(pricing: Pricing): Price[] {
     const text = pricing[kind];
     if (text === undefined || Number(text) === 0) return [];
     if (LIKE_INPUT.has(kind) && text === pricing.prompt) return [];
-    const [count, unit] = "per" in priced ? priced.per : [MILLION, TOKENS];
+    const [count, unit] = quantityOf(kind);
     const amount = Number((Number(text) * count).toPrecision(EXACT_DIGITS));
     return [
       {
@@ -49,6 +49,12 @@ export function pricesOf(pricing: Pricing): Price[] {
       },
     ];
   });
+}
+
+/** Returns the quantity whose price is shown, and its name. */
+export function quantityOf(kind: PriceName): readonly [count: number, unit: string] {
+  const priced = UNITS[kind];
+  return "per" in priced ? priced.per : [MILLION, TOKENS];
 }
 
 export function priceText({ amount, unit }: Price): string {

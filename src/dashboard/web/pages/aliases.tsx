@@ -1,11 +1,17 @@
 import { useState } from "preact/hooks";
-import { call } from "../api.ts";
 import { Area, Button, Field } from "../components/controls.tsx";
-import { Confirm, Dialog, Form, toast } from "../components/dialog.tsx";
+import { Dialog, Form } from "../components/dialog.tsx";
 import { Empty, Meter, PageHead, Panel } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
 import { percent } from "../format.ts";
 import { useResource } from "../resource.ts";
+import {
+  type ConfigurationEntry,
+  DeleteDialog,
+  SOURCES,
+  STORED_ACTIONS,
+  saveEntry,
+} from "./configuration-entry.tsx";
 import { HistoryDialog } from "./configuration-history.tsx";
 
 interface WeightedModel {
@@ -14,12 +20,9 @@ interface WeightedModel {
 }
 
 /** An alias in the answer of GET /v1/admin/aliases. */
-interface Alias {
-  readonly id: string;
+export interface Alias extends ConfigurationEntry {
   readonly models: readonly WeightedModel[];
   readonly organization_id?: string;
-  readonly source: "file" | "stored";
-  readonly version: number;
 }
 
 type AliasAction =
@@ -27,11 +30,6 @@ type AliasAction =
   | { readonly kind: "edit" | "history" | "delete"; readonly alias: Alias };
 
 const PATH = "v1/admin/aliases";
-const ACTIONS = [
-  ["edit", "Edit"],
-  ["history", "History"],
-  ["delete", "Delete"],
-] as const;
 
 /** Names for several models, with shares of the first choice. For operators. */
 export function AliasesPage() {
@@ -75,7 +73,7 @@ function columns(onAction: (action: AliasAction) => void): Column<Alias>[] {
         <span>
           <span class="strong">{id}</span>
           {organization !== undefined && <span class="sub code">{organization}</span>}
-          {source === "file" && <span class="sub">Configuration file</span>}
+          {source !== "stored" && <span class="sub">{SOURCES[source]}</span>}
         </span>
       ),
     },
@@ -86,7 +84,7 @@ function columns(onAction: (action: AliasAction) => void): Column<Alias>[] {
       cell: (alias) =>
         alias.source === "stored" && (
           <span class="actions">
-            {ACTIONS.map(([kind, text]) => (
+            {STORED_ACTIONS.map(([kind, text]) => (
               <Button
                 key={kind}
                 variant="quiet"
@@ -137,23 +135,12 @@ function ActionDialog({ action, onChanged, onClose }: ActionDialogProps) {
   const { kind, alias } = action;
   if (kind === "edit") return <AliasDialog edited={alias} {...{ onChanged, onClose }} />;
   if (kind === "history") {
-    return <HistoryDialog path={PATH} entry={alias} {...{ onChanged, onClose }} />;
+    return <HistoryDialog path={PATH} kind="alias" entry={alias} {...{ onChanged, onClose }} />;
   }
   return (
-    <Confirm
-      title="Delete this alias?"
-      action="Delete alias"
-      onClose={onClose}
-      onConfirm={async () => {
-        const headers = { "if-match": `"${alias.version}"` };
-        await call("DELETE", `${PATH}/${encodeURIComponent(alias.id)}`, { headers });
-        toast(`Deleted ${alias.id}.`);
-        onClose();
-        onChanged();
-      }}
-    >
+    <DeleteDialog path={PATH} kind="alias" entry={alias} onDeleted={onChanged} onClose={onClose}>
       Requests for <b>{alias.id}</b> are then 404.
-    </Confirm>
+    </DeleteDialog>
   );
 }
 
@@ -169,15 +156,9 @@ function AliasDialog({ edited, onChanged, onClose }: AliasDialogProps) {
   const [organization, setOrganization] = useState(edited?.organization_id ?? "");
   const save = async () => {
     const models = modelsIn(text);
-    if (edited === undefined) {
-      const body = { id, models, ...(organization !== "" && { organization_id: organization }) };
-      await call("POST", PATH, { body });
-    } else {
-      const headers = { "if-match": `"${edited.version}"` };
-      const body = { models };
-      await call("PATCH", `${PATH}/${encodeURIComponent(edited.id)}`, { body, headers });
-    }
-    toast(edited === undefined ? `Added ${id}.` : `Changed ${edited.id}.`);
+    const isNewForOne = edited === undefined && organization !== "";
+    const entry = { id, models, ...(isNewForOne && { organization_id: organization }) };
+    await saveEntry(PATH, edited, entry);
     onClose();
     onChanged();
   };

@@ -4,6 +4,7 @@ import { Dialog, perform } from "../components/dialog.tsx";
 import { Empty, Time } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
 import { useResource } from "../resource.ts";
+import { type ConfigurationEntry, entryPath, ifMatch } from "./configuration-entry.tsx";
 
 type Members = Readonly<Record<string, unknown>>;
 
@@ -20,22 +21,23 @@ interface Act {
 interface HistoryProps {
   /** The path of the entry's list in the API, such as v1/admin/aliases. */
   readonly path: string;
-  readonly entry: { readonly id: string; readonly version: number };
+  /** The kind of the entry, with which its actions in the audit log begin. */
+  readonly kind: "provider" | "model" | "alias";
+  readonly entry: ConfigurationEntry;
   onChanged(): void;
   onClose(): void;
 }
 
 /** The changes of a stored entry, newest first. Each change can be reverted, except for keys. */
-export function HistoryDialog({ path, entry, onChanged, onClose }: HistoryProps) {
-  const { id, version } = entry;
+export function HistoryDialog({ path, kind, entry, onChanged, onClose }: HistoryProps) {
+  const { id } = entry;
   const { data, error } = useResource<{ data: Act[] }>(
     `v1/admin/audit_log?object_id=${encodeURIComponent(id)}&limit=50`,
   );
-  const revert = ({ before }: Act) =>
+  const revert = (act: Act) =>
     perform(`Reverted ${id}.`, async () => {
-      const { key_prefix: _, api_keys: __, ...body } = before ?? {};
-      const headers = { "if-match": `"${version}"` };
-      await call("PATCH", `${path}/${encodeURIComponent(id)}`, { body, headers });
+      const body = membersBefore(act);
+      await call("PATCH", entryPath(path, entry), { body, headers: ifMatch(entry) });
       onClose();
       onChanged();
     });
@@ -44,15 +46,14 @@ export function HistoryDialog({ path, entry, onChanged, onClose }: HistoryProps)
     { title: "By", cell: ({ actor }) => actor.name ?? "Gateway" },
     {
       title: "Change",
-      cell: ({ action, before, after }) => (
-        <span class="code">{changeOf(action, before, after)}</span>
-      ),
+      cell: (act) => <span class="code">{changeOf(act)}</span>,
     },
     {
       title: "Actions",
       isAction: true,
       cell: (act) =>
-        act.action.endsWith(".updated") && (
+        act.action.endsWith(".updated") &&
+        Object.keys(membersBefore(act)).length > 0 && (
           <Button variant="quiet" label={`Revert ${act.id}`} onClick={() => void revert(act)}>
             Revert
           </Button>
@@ -64,7 +65,7 @@ export function HistoryDialog({ path, entry, onChanged, onClose }: HistoryProps)
       <Table
         label={`History of ${id}`}
         columns={columns}
-        rows={data?.data}
+        rows={data?.data.filter(({ action }) => action.startsWith(`${kind}.`))}
         error={error}
         keyOf={(act) => act.id}
         empty={
@@ -77,11 +78,22 @@ export function HistoryDialog({ path, entry, onChanged, onClose }: HistoryProps)
   );
 }
 
-function changeOf(action: string, before: Members | null, after: Members | null): string {
-  if (before === null || after === null) return action.slice(action.indexOf(".") + 1);
-  const names = new Set([...Object.keys(before), ...Object.keys(after)]);
-  return [...names]
-    .map((name) => `${name}: ${shown(before[name])} → ${shown(after[name])}`)
+/** Returns the names of the members that an act changed. The log has null in place of no members. */
+function changedNames({ before, after }: Act): string[] {
+  return [...new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})])];
+}
+
+/** Returns the changed members as they were before. Null for one that was added. The log has no keys. */
+function membersBefore(act: Act): Members {
+  const names = changedNames(act).filter((name) => name !== "key_prefix" && name !== "api_keys");
+  return Object.fromEntries(names.map((name) => [name, act.before?.[name] ?? null]));
+}
+
+function changeOf(act: Act): string {
+  const { action, before, after } = act;
+  if (!action.endsWith(".updated")) return action.slice(action.indexOf(".") + 1);
+  return changedNames(act)
+    .map((name) => `${name}: ${shown(before?.[name])} → ${shown(after?.[name])}`)
     .join("; ");
 }
 

@@ -1,22 +1,26 @@
 import { useState } from "preact/hooks";
 import { call } from "../api.ts";
-import { Button, Choice, Field } from "../components/controls.tsx";
-import { Confirm, Dialog, Form, toast } from "../components/dialog.tsx";
+import { Button, Field } from "../components/controls.tsx";
+import { Dialog, Form } from "../components/dialog.tsx";
 import { Badge, Empty, Notice, PageHead, Panel } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
 import { duration, integer } from "../format.ts";
 import { useResource } from "../resource.ts";
+import {
+  type ConfigurationEntry,
+  DeleteDialog,
+  SOURCES,
+  STORED_ACTIONS,
+} from "./configuration-entry.tsx";
 import { HistoryDialog } from "./configuration-history.tsx";
+import { KeyList, PROVIDERS_PATH, ProviderDialog } from "./provider-dialog.tsx";
 
 /** A provider in the answer of GET /v1/admin/providers. */
-interface Provider {
-  readonly id: string;
+export interface Provider extends ConfigurationEntry {
   readonly type: string;
   readonly base_url?: string;
   readonly key_prefix?: string;
-  readonly api_keys?: readonly { readonly key_prefix: string }[];
-  readonly source: keyof typeof SOURCES;
-  readonly version: number;
+  readonly api_keys?: readonly { readonly key_prefix: string; readonly weight?: number }[];
   readonly health: keyof typeof STATES;
   readonly models: number;
   readonly endpoints: readonly {
@@ -32,13 +36,6 @@ const STATES = {
   degraded: ["warn", "Degraded"],
   down: ["bad", "Down"],
   unreachable: ["bad", "Unreachable"],
-} as const;
-
-const SOURCES = {
-  environment: "Environment",
-  file: "Configuration file",
-  stored: "Added here",
-  built_in: "Built in",
 } as const;
 
 /** The dialog that is open. */
@@ -68,7 +65,7 @@ function columns(onAction: (action: ProviderAction) => void): Column<Provider>[]
       cell: (provider) => (
         <span>
           {SOURCES[provider.source]}
-          <span class="sub code">{keysOf(provider)}</span>
+          <Keys provider={provider} />
         </span>
       ),
     },
@@ -111,15 +108,16 @@ function columns(onAction: (action: ProviderAction) => void): Column<Provider>[]
   ];
 }
 
-const STORED_ACTIONS = [
-  ["edit", "Edit"],
-  ["history", "History"],
-  ["delete", "Delete"],
-] as const;
-
-function keysOf({ key_prefix: prefix, api_keys: keys }: Provider): string {
-  if (keys !== undefined) return `${keys.length} keys`;
-  return prefix === undefined ? "" : `${prefix}…`;
+/** The first characters of the keys, and their weights. Several keys are folded. */
+function Keys({ provider }: { readonly provider: Provider }) {
+  const { key_prefix: prefix, api_keys: keys } = provider;
+  if (keys === undefined) return prefix && <span class="sub code">{prefix}…</span>;
+  return (
+    <details class="fold">
+      <summary>{keys.length === 1 ? "1 key" : `${keys.length} keys`}</summary>
+      <KeyList keys={keys} />
+    </details>
+  );
 }
 
 /** The endpoints of a provider. Failing endpoints come first. The list is folded if none is failing. */
@@ -152,7 +150,7 @@ function Endpoints({ endpoints }: Pick<Provider, "endpoints">) {
 export function ProvidersPage() {
   const [action, setAction] = useState<ProviderAction>();
   const { data, error, reload } = useResource<{ instance_id: string; data: Provider[] }>(
-    "v1/admin/providers",
+    PROVIDERS_PATH,
   );
   return (
     <>
@@ -205,95 +203,25 @@ function ActionDialog({ action, onChanged, onClose }: ActionDialogProps) {
   if (kind === "edit") return <ProviderDialog edited={provider} {...{ onChanged, onClose }} />;
   if (kind === "test") return <TestDialog {...{ provider, onClose }} />;
   if (kind === "history") {
-    return <HistoryDialog path="v1/admin/providers" entry={provider} {...{ onChanged, onClose }} />;
+    return (
+      <HistoryDialog
+        path={PROVIDERS_PATH}
+        kind="provider"
+        entry={provider}
+        {...{ onChanged, onClose }}
+      />
+    );
   }
   return (
-    <Confirm
-      title="Delete this provider?"
-      action="Delete provider"
+    <DeleteDialog
+      path={PROVIDERS_PATH}
+      kind="provider"
+      entry={provider}
+      onDeleted={onChanged}
       onClose={onClose}
-      onConfirm={async () => {
-        const headers = { "if-match": `"${provider.version}"` };
-        await call("DELETE", `v1/admin/providers/${provider.id}`, { headers });
-        toast(`Deleted ${provider.id}.`);
-        onClose();
-        onChanged();
-      }}
     >
       New requests no longer use <b>{provider.id}</b>. Running requests end as they began.
-    </Confirm>
-  );
-}
-
-interface ProviderDialogProps {
-  readonly edited: Provider | undefined;
-  onChanged(): void;
-  onClose(): void;
-}
-
-/** The form for a provider. Only this form has the key, and only while it is open. */
-function ProviderDialog({ edited, onChanged, onClose }: ProviderDialogProps) {
-  const types = useResource<{ types: readonly string[] }>("settings/provider-types");
-  const [type, setType] = useState(edited?.type ?? "openai-compatible");
-  const [id, setId] = useState(edited?.id ?? "");
-  const [baseUrl, setBaseUrl] = useState(edited?.base_url ?? "");
-  const [key, setKey] = useState("");
-  const save = async () => {
-    const stated = {
-      ...(baseUrl !== "" && { base_url: baseUrl }),
-      ...(key !== "" && { api_key: key.trim() }),
-    };
-    if (edited === undefined) {
-      await call("POST", "v1/admin/providers", { body: { id, type, ...stated } });
-    } else {
-      const headers = { "if-match": `"${edited.version}"` };
-      await call("PATCH", `v1/admin/providers/${edited.id}`, { body: stated, headers });
-    }
-    toast(edited === undefined ? `Added ${id}.` : `Changed ${edited.id}.`);
-    onClose();
-    onChanged();
-  };
-  const names = types.data?.types ?? [type];
-  return (
-    <Dialog title={edited === undefined ? "Add a provider" : `Edit ${edited.id}`} onClose={onClose}>
-      <Form submit={edited === undefined ? "Add" : "Save"} onCancel={onClose} onSubmit={save}>
-        {edited === undefined && (
-          <>
-            <Choice
-              label="Type"
-              value={type}
-              options={names.map((name) => [name, name] as const)}
-              onChange={setType}
-            />
-            <Field
-              label="Id"
-              value={id}
-              onInput={setId}
-              isRequired
-              placeholder={type}
-              hint="The name of the provider in this gateway"
-            />
-          </>
-        )}
-        <Field
-          label="Base URL"
-          type="url"
-          value={baseUrl}
-          onInput={setBaseUrl}
-          placeholder="Usual address of the type"
-          hint="With the version segment, such as https://example.com/v1"
-        />
-        <Field
-          label="API key"
-          type="password"
-          value={key}
-          onInput={setKey}
-          autocomplete="off"
-          placeholder={edited?.key_prefix === undefined ? "" : `${edited.key_prefix}…`}
-          hint="Stored encrypted, and never shown again"
-        />
-      </Form>
-    </Dialog>
+    </DeleteDialog>
   );
 }
 

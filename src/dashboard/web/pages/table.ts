@@ -3,6 +3,7 @@ import type { Session } from "../api.ts";
 import { AliasesPage } from "./aliases.tsx";
 import { AuditLogPage } from "./audit-log.tsx";
 import { ComponentsPage } from "./components.tsx";
+import { ConfiguredModelsPage } from "./configured-models.tsx";
 import { KeysPage } from "./keys.tsx";
 import { ModelsPage } from "./models.tsx";
 import { OrganizationsPage } from "./organizations.tsx";
@@ -44,6 +45,7 @@ export const PAGES: readonly DashboardPage[] = [
   },
   { name: "organizations", title: "Organizations", of: ["operator"], Page: OrganizationsPage },
   { name: "providers", title: "Providers", of: ["operator"], Page: ProvidersPage },
+  { name: "configured-models", title: "Models", of: ["operator"], Page: ConfiguredModelsPage },
   { name: "aliases", title: "Aliases", of: ["operator"], Page: AliasesPage },
   { name: "audit-log", title: "Audit log", of: ["organization", "operator"], Page: AuditLogPage },
   {
