@@ -191,6 +191,7 @@ export function listKeys(
   const { isActive, search, ownerId } = listing;
   return inOneSnapshot(sql, async (snapshot) => {
     const matching = snapshot`organization_id = ${organizationId} AND deleted_at IS NULL
+      AND kind <> 'scim'
       ${isActive === undefined ? snapshot`` : snapshot`AND is_active = ${isActive}`}
       ${ownerId === undefined ? snapshot`` : snapshot`AND owner_id = ${ownerId}`}
       ${search === undefined ? snapshot`` : snapshot`AND (strpos(lower(name), lower(${search})) > 0 OR starts_with(key_prefix, ${search}))`}`;
@@ -210,6 +211,20 @@ export function listKeys(
       ORDER BY k.created_at DESC, k.id DESC`;
     return { keys: rows.map(listedKey), total: Number(count!.total) };
   });
+}
+
+const MAX_SCIM_TOKENS = 100;
+
+/** Lists SCIM tokens that are not deleted, newest first. At most 100. */
+export async function listScimTokens(
+  sql: Database,
+  organizationId: string,
+): Promise<ApiKeyRecord[]> {
+  const rows = await sql<KeyRow[]>`
+    SELECT * FROM api_keys
+    WHERE organization_id = ${organizationId} AND kind = 'scim' AND deleted_at IS NULL
+    ORDER BY created_at DESC, id DESC LIMIT ${MAX_SCIM_TOKENS}`;
+  return rows.map(keyRecord);
 }
 
 /** Finds a key of an organization that is not deleted. */

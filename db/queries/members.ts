@@ -109,58 +109,54 @@ interface ChangeFacts {
  * Changes a member. `assertMay` gets the member before the change, and may throw. Returns undefined if the member does
  * not exist. Throws LastOwnerError and UnknownTeamError. Sessions of a member that becomes inactive end.
  */
-export function changeMember(
-  sql: Database,
+export async function changeMember(
+  sql: DatabaseTransaction,
   organizationId: string,
   id: string,
   { role, isActive, teams, limits }: MemberChange,
   { newBudgetId, nowMs }: ChangeFacts,
-  assertMay: (before: Member) => void,
+  assertMay: (before: Member) => void = () => {},
 ): Promise<Member | undefined> {
-  return sql.begin(async (transaction) => {
-    await lockMembers(transaction, organizationId);
-    const before = await findMember(transaction, organizationId, id);
-    if (before === undefined) return undefined;
-    assertMay(before);
-    const [nextRole, nextActive] = [role ?? before.role, isActive ?? before.isActive];
-    if (nextRole !== before.role || nextActive !== before.isActive) {
-      await transaction`UPDATE members SET role = ${nextRole}, is_active = ${nextActive} WHERE id = ${id}`;
-      if (before.role === "owner") await assertOwner(transaction, organizationId);
-    }
-    if (!nextActive) await endSessions(transaction, id);
-    if (teams !== undefined) await replaceTeams(transaction, organizationId, id, teams);
-    if (Object.keys(limits).length > 0) {
-      const owner = { organizationId, type: "member", id } as const;
-      await setOwnerBudget(transaction, owner, { ...limits, budgetId: newBudgetId }, nowMs);
-    }
-    await recordChange(transaction, "key-owner", id);
-    return findMember(transaction, organizationId, id);
-  });
+  await lockMembers(sql, organizationId);
+  const before = await findMember(sql, organizationId, id);
+  if (before === undefined) return undefined;
+  assertMay(before);
+  const [nextRole, nextActive] = [role ?? before.role, isActive ?? before.isActive];
+  if (nextRole !== before.role || nextActive !== before.isActive) {
+    await sql`UPDATE members SET role = ${nextRole}, is_active = ${nextActive} WHERE id = ${id}`;
+    if (before.role === "owner") await assertOwner(sql, organizationId);
+  }
+  if (!nextActive) await endSessions(sql, id);
+  if (teams !== undefined) await replaceTeams(sql, organizationId, id, teams);
+  if (Object.keys(limits).length > 0) {
+    const owner = { organizationId, type: "member", id } as const;
+    await setOwnerBudget(sql, owner, { ...limits, budgetId: newBudgetId }, nowMs);
+  }
+  await recordChange(sql, "key-owner", id);
+  return findMember(sql, organizationId, id);
 }
 
 /** Removes a member: sessions end, and its keys are rejected. Returns false if it does not exist. */
-export function removeMember(
-  sql: Database,
+export async function removeMember(
+  sql: DatabaseTransaction,
   organizationId: string,
   id: string,
-  assertMay: (before: Member) => void,
+  assertMay: (before: Member) => void = () => {},
 ): Promise<boolean> {
-  return sql.begin(async (transaction) => {
-    await lockMembers(transaction, organizationId);
-    const before = await findMember(transaction, organizationId, id);
-    if (before === undefined) return false;
-    assertMay(before);
-    await transaction`DELETE FROM team_members WHERE member_id = ${id}`;
-    await transaction`UPDATE members SET deleted_at = clock_timestamp() WHERE id = ${id}`;
-    if (before.role === "owner") await assertOwner(transaction, organizationId);
-    await endSessions(transaction, id);
-    await recordChange(transaction, "key-owner", id);
-    return true;
-  });
+  await lockMembers(sql, organizationId);
+  const before = await findMember(sql, organizationId, id);
+  if (before === undefined) return false;
+  assertMay(before);
+  await sql`DELETE FROM team_members WHERE member_id = ${id}`;
+  await sql`UPDATE members SET deleted_at = clock_timestamp() WHERE id = ${id}`;
+  if (before.role === "owner") await assertOwner(sql, organizationId);
+  await endSessions(sql, id);
+  await recordChange(sql, "key-owner", id);
+  return true;
 }
 
 /** One change of an organization's members at a time, so that an owner always remains. */
-async function lockMembers(sql: DatabaseTransaction, organizationId: string): Promise<void> {
+export async function lockMembers(sql: DatabaseTransaction, organizationId: string): Promise<void> {
   await sql`SELECT 1 FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
 }
 

@@ -4,8 +4,8 @@ import { teams } from "../schema/teams.ts";
 import { recordChange } from "./changes.ts";
 import { type SpendingPeriods, type SubjectLimits, setOwnerBudget } from "./subject-budgets.ts";
 
-export type TeamRecord = RecordOf<typeof teams, "deletedAt">;
-const recordOf = recordReader(teams, "deletedAt");
+export type TeamRecord = RecordOf<typeof teams, "deletedAt" | "externalId">;
+const recordOf = recordReader(teams, "deletedAt", "externalId");
 
 /** Settings of a team without its budgets. */
 export type TeamSettings = Omit<TeamRecord, "id" | "organizationId" | "createdAtMs">;
@@ -42,28 +42,25 @@ export const MAX_TEAMS = 10_000;
  * Inserts a team with its budgets. Fails with 23505 if the organization has one of that name. Throws TooManyTeamsError
  * if the organization has the maximum number of teams.
  */
-export function insertTeam(
-  sql: Database,
+export async function insertTeam(
+  sql: DatabaseTransaction,
   team: TeamRecord,
   limits: SubjectLimits & { readonly budgetId: string },
 ): Promise<void> {
   const { organizationId } = team;
-  return sql.begin(async (transaction) => {
-    // One insertion at a time, so that their number is exact.
-    await transaction`SELECT 1 FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
-    const [count] = await transaction<{ count: bigint }[]>`
-      SELECT count(*) AS count FROM teams
-      WHERE organization_id = ${organizationId} AND deleted_at IS NULL`;
-    if (count!.count >= MAX_TEAMS) throw new TooManyTeamsError();
-    const { id, createdAtMs, organizationId: _, ...settings } = team;
-    await transaction`INSERT INTO teams ${transaction({
-      ...{ id, organization_id: organizationId, created_at: new Date(createdAtMs) },
-      ...columnsOf(settings),
-    })}`;
-    // Every team has a row, so that its spending is counted from the beginning.
-    const owner = { organizationId, type: "team", id } as const;
-    await setOwnerBudget(transaction, owner, limits, createdAtMs);
-  });
+  // One insertion at a time, so that their number is exact.
+  await sql`SELECT 1 FROM organizations WHERE id = ${organizationId} FOR NO KEY UPDATE`;
+  const [count] = await sql<{ count: bigint }[]>`
+    SELECT count(*) AS count FROM teams
+    WHERE organization_id = ${organizationId} AND deleted_at IS NULL`;
+  if (count!.count >= MAX_TEAMS) throw new TooManyTeamsError();
+  const { id, createdAtMs, organizationId: _, ...settings } = team;
+  await sql`INSERT INTO teams ${sql({
+    ...{ id, organization_id: organizationId, created_at: new Date(createdAtMs) },
+    ...columnsOf(settings),
+  })}`;
+  // Every team has a row, so that its spending is counted from the beginning.
+  await setOwnerBudget(sql, { organizationId, type: "team", id }, limits, createdAtMs);
 }
 
 const COLUMNS = {
@@ -157,21 +154,19 @@ export function changeTeam(
 }
 
 /** Deletes a team without keys. Returns the number of its keys, or undefined if the team does not exist. */
-export function deleteTeam(
-  sql: Database,
+export async function deleteTeam(
+  sql: DatabaseTransaction,
   organizationId: string,
   id: string,
 ): Promise<number | undefined> {
-  return sql.begin(async (transaction) => {
-    const locked = await transaction`
-      SELECT 1 FROM teams WHERE id = ${id} AND organization_id = ${organizationId}
-        AND deleted_at IS NULL FOR UPDATE`;
-    if (locked.count === 0) return undefined;
-    const [keys] = await transaction<{ count: bigint }[]>`
-      SELECT count(*) AS count FROM api_keys WHERE team_id = ${id} AND deleted_at IS NULL`;
-    if (keys!.count > 0n) return Number(keys!.count);
-    await transaction`DELETE FROM team_members WHERE team_id = ${id}`;
-    await transaction`UPDATE teams SET deleted_at = clock_timestamp() WHERE id = ${id}`;
-    return 0;
-  });
+  const locked = await sql`
+    SELECT 1 FROM teams WHERE id = ${id} AND organization_id = ${organizationId}
+      AND deleted_at IS NULL FOR UPDATE`;
+  if (locked.count === 0) return undefined;
+  const [keys] = await sql<{ count: bigint }[]>`
+    SELECT count(*) AS count FROM api_keys WHERE team_id = ${id} AND deleted_at IS NULL`;
+  if (keys!.count > 0n) return Number(keys!.count);
+  await sql`DELETE FROM team_members WHERE team_id = ${id}`;
+  await sql`UPDATE teams SET deleted_at = clock_timestamp() WHERE id = ${id}`;
+  return 0;
 }

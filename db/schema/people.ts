@@ -54,6 +54,8 @@ export const members = pgTable(
       .notNull()
       .references(() => people.id),
     role: text("role").$type<Role>().notNull(),
+    /** Id at the identity provider that manages members by SCIM. */
+    externalId: text("external_id"),
     /** False: the member cannot sign in, and its keys are rejected. */
     isActive: boolean("is_active").notNull().default(true),
     createdAt: time("created_at").notNull(),

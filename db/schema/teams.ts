@@ -25,6 +25,8 @@ export const teams = pgTable(
       .notNull()
       .references(() => organizations.id),
     name: text("name").notNull(),
+    /** Id at the identity provider that manages teams by SCIM. */
+    externalId: text("external_id"),
     rateLimitRpm: integer("rate_limit_rpm"),
     rateLimitTpm: integer("rate_limit_tpm"),
     /** Null: all models. */

@@ -1,4 +1,4 @@
-import { type ApiKeyRecord, holdsScope, isLimited } from "../lib/api-key-record.ts";
+import { type ApiKeyRecord, holdsScope, isLimited, type KeyKind } from "../lib/api-key-record.ts";
 import { type Author, SUBJECT_PREFIX } from "../lib/author.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { mayCall, ROLE_RIGHTS } from "../lib/roles.ts";
@@ -17,6 +17,12 @@ export type SessionCaller =
       readonly person?: SessionPerson | undefined;
     };
 
+const AUTHORS = {
+  secret: "secret_key",
+  management: "management_key",
+  scim: "scim_token",
+} as const satisfies Record<KeyKind, Author["kind"]>;
+
 /** Returns how the audit log names the holder of a key. */
 export function identityOf(
   holder: ApiKeyRecord | OperatorIdentity,
@@ -32,7 +38,12 @@ export function identityOf(
     return { kind: "subject", id, name, ...(isOperator && { is_operator: true }) };
   }
   if (isOperator) return { kind: "operator", id, name };
-  return { kind: holder.kind === "management" ? "management_key" : "secret_key", id, name };
+  return { kind: AUTHORS[holder.kind], id, name };
+}
+
+/** Returns true if calls of the route are counted as administrative ones. */
+export function isAdministrative({ kind }: KeyAccess): boolean {
+  return kind === "administration" || kind === "scim";
 }
 
 export function keyAccessOf(access: RouteDefinition["access"]): KeyAccess {
@@ -61,6 +72,14 @@ function roleNotPermitted(role: string): GatewayError {
 /** Throws 403 if the key may not call a route with this access. */
 export function assertAccess(access: KeyAccess, key: ApiKeyRecord, isOpenToLimited: boolean): void {
   if (access.kind === "public" || access.kind === "operator") return;
+  if ((access.kind === "scim") !== (key.kind === "scim")) {
+    const message =
+      access.kind === "scim"
+        ? "This endpoint needs a SCIM token (gateway_scim_…)."
+        : "A SCIM token reaches only the endpoints below /scim/v2.";
+    throw new GatewayError("wrong_key_kind", message);
+  }
+  if (access.kind === "scim") return;
   if (access.kind !== "self") {
     const isForSecretKeys = access.kind === "model" || access.kind === "storage";
     if (isForSecretKeys && key.kind === "management") {

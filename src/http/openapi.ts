@@ -228,9 +228,13 @@ function accessText({ access, method, path }: RouteDefinition): string {
   if (access.kind === "public") return "Needs no API key.";
   if (access.kind === "self") return "Needs a secret key or a management key.";
   if (access.kind === "operator") return "Needs an operator key.";
+  if (access.kind === "scim") return "Needs a SCIM token.";
   if (access.kind === "session") return "Needs a session of the dashboard.";
   if (access.kind === "model" || access.kind === "storage") {
     return `Needs a secret key with the scope \`${access.scope}\`.`;
+  }
+  if (access.kind === "administration" && access.isForManagement) {
+    return `Needs a management key with the scope \`${access.scope}\`.`;
   }
   const secret = isOpenToLimitedKeys({ method, path })
     ? "a secret key"

@@ -12,7 +12,14 @@ import { yieldToEventLoop } from "../lib/yield-to-event-loop.ts";
 import { type RequestRecord, requestRecord } from "../platform/telemetry/interface.ts";
 import type { RecordedTrace } from "../platform/telemetry/request-trace.ts";
 import type { Tracing } from "../platform/telemetry/tracing.ts";
-import { assertAccess, assertRole, identityOf, keyAccessOf, type SessionCaller } from "./access.ts";
+import {
+  assertAccess,
+  assertRole,
+  identityOf,
+  isAdministrative,
+  keyAccessOf,
+  type SessionCaller,
+} from "./access.ts";
 import { type Authentication, readsAccounts } from "./authentication.ts";
 import type { BodyBudget } from "./body-budget.ts";
 import type { Caller } from "./caller.ts";
@@ -259,7 +266,7 @@ export class RequestRun implements RequestContext, BodyConnection {
         }
       }
       this.query = this.#route.readQuery(this.request.url);
-      if (keyAccessOf(access).kind === "administration") {
+      if (isAdministrative(keyAccessOf(access))) {
         const counting = dependencies.administrativeRate.count(this.caller.key.organizationId);
         if (counting instanceof Promise) await counting;
         const isRead = definition.method === "GET" && definition.asksOtherServers !== true;

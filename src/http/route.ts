@@ -23,6 +23,8 @@ export type KeyAccess =
     }
   /** Endpoints that describe models: like administration, but calls are not counted. */
   | { readonly kind: "catalogue"; readonly scope: Scope }
+  /** Endpoints of SCIM, for the tokens of identity providers only. */
+  | { readonly kind: "scim" }
   /** Endpoints that show a key of an organization its own data. No scope is needed. */
   | { readonly kind: "self" }
   /** Endpoints for operator keys only. */
@@ -146,7 +148,7 @@ export interface LongRead {
 }
 
 export interface RouteDefinition {
-  readonly method: "GET" | "POST" | "PATCH" | "DELETE";
+  readonly method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE";
   /** The path in the router's syntax: /v1/keys/:id */
   readonly path: string;
   readonly tag: string;

@@ -2,7 +2,7 @@
  * The text form of API keys: a prefix for the kind, 32 random base62 characters, and 6 characters of checksum.
  * The checksum rejects a mistyped or invented key without a database read.
  */
-export type ApiKeyKind = "secret" | "management" | "operator";
+export type ApiKeyKind = "secret" | "management" | "operator" | "scim";
 
 interface GeneratedApiKey {
   /** The full secret, which is shown once and never stored. */
@@ -17,6 +17,7 @@ const PREFIXES: Readonly<Record<ApiKeyKind, string>> = {
   secret: "gateway_sk_",
   management: "gateway_mgmt_",
   operator: "gateway_op_",
+  scim: "gateway_scim_",
 };
 const ALPHABET = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const BASE = ALPHABET.length;
@@ -60,6 +61,7 @@ function kindByPrefix(text: string): ApiKeyKind | null {
   if (text.startsWith(PREFIXES.secret)) return "secret";
   if (text.startsWith(PREFIXES.management)) return "management";
   if (text.startsWith(PREFIXES.operator)) return "operator";
+  if (text.startsWith(PREFIXES.scim)) return "scim";
   return null;
 }
 

@@ -33,7 +33,8 @@ const EVERY_SCOPE = "*";
 export const ALL_SCOPES: readonly string[] = [...SCOPES, EVERY_SCOPE];
 
 export type Scope = (typeof SCOPES)[number];
-export type KeyKind = "secret" | "management";
+/** `scim`: the token with which an identity provider manages members. It reaches no other endpoints. */
+export type KeyKind = "secret" | "management" | "scim";
 
 /** The kinds of values that settings have: in the record, and in the API. */
 export interface SettingKinds {

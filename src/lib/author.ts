@@ -9,7 +9,14 @@ export interface Origin {
 /** The author of an administrative act. The audit log stores and returns this shape. */
 export interface Author extends Origin {
   /** `subject`: a person signed in through the identity provider. `person`: a person with an account. */
-  readonly kind: "secret_key" | "management_key" | "operator" | "subject" | "person" | "cli";
+  readonly kind:
+    | "secret_key"
+    | "management_key"
+    | "operator"
+    | "subject"
+    | "person"
+    | "scim_token"
+    | "cli";
   /**
    * Id of the key, or of the subject at its identity provider; on the command line, the user of the operating
    * system.

@@ -10,6 +10,9 @@ import { Members } from "../accounts/members/members.ts";
 import { memberRoutes } from "../accounts/members/routes.ts";
 import { organizationRoutes } from "../accounts/organizations/routes.ts";
 import { providerKeyRoutes } from "../accounts/provider-keys/routes.ts";
+import { scimRoutes } from "../accounts/scim/routes.ts";
+import { scimTokenRoutes } from "../accounts/scim/token-routes.ts";
+import { ScimTokens } from "../accounts/scim/tokens.ts";
 import { teamRoutes } from "../accounts/teams/routes.ts";
 import { Teams } from "../accounts/teams/teams.ts";
 import { creditRoutes } from "../billing/credits/routes.ts";
@@ -58,6 +61,8 @@ export function mountedRoutes(
     ...budgetRoutes(new SubjectBudgets(services)),
     ...teamRoutes(new Teams({ sql, clock })),
     ...memberRoutes(new Members({ sql, clock }), { baseUrl: publicUrl, mail: dashboard.mail }),
+    ...scimTokenRoutes(new ScimTokens({ sql, clock, organizations: world.organizations })),
+    ...scimRoutes({ sql, clock, publicUrl }),
     ...creditRoutes({ sql, replenish: billing.replenish }),
     ...billingRoutes({ ...billing, publicUrl }),
     ...subscriptionRoutes(

@@ -39,7 +39,16 @@ interface AuditQuery extends TimeSpanQuery {
   readonly limit?: number;
 }
 
-const ACTORS = ["secret_key", "management_key", "operator", "subject", "person", "cli", "system"];
+const ACTORS = [
+  "secret_key",
+  "management_key",
+  "operator",
+  "subject",
+  "person",
+  "scim_token",
+  "cli",
+  "system",
+];
 
 const actor = Type.Object(
   {

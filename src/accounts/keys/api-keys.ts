@@ -226,7 +226,7 @@ export class ApiKeys {
   }
 }
 
-async function withGatewayErrors<Result>(change: Promise<Result>): Promise<Result> {
+export async function withGatewayErrors<Result>(change: Promise<Result>): Promise<Result> {
   try {
     return await change;
   } catch (error) {

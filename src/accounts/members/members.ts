@@ -75,7 +75,9 @@ export class Members {
       if (change.role !== undefined) assertMayGrant(granter, change.role);
     };
     const changed = await withGatewayErrors(
-      changeMember(authored(sql, author), organizationId, id, change, facts, assertMay),
+      authored(sql, author).begin((transaction) =>
+        changeMember(transaction, organizationId, id, change, facts, assertMay),
+      ),
     );
     if (changed === undefined) throw noMember();
     return changed;
@@ -86,7 +88,9 @@ export class Members {
     const { organizationId } = granter.key;
     const sql = authored(this.#dependencies.sql, author);
     const isRemoved = await withGatewayErrors(
-      removeMember(sql, organizationId, id, ({ role }) => assertMayGrant(granter, role)),
+      sql.begin((transaction) =>
+        removeMember(transaction, organizationId, id, ({ role }) => assertMayGrant(granter, role)),
+      ),
     );
     if (!isRemoved) throw noMember();
   }
@@ -139,7 +143,7 @@ export class Members {
 }
 
 /** Throws 403 if the caller cannot give a role, or take it away. Nobody grants rights that the caller lacks. */
-function assertMayGrant({ key, role }: Granter, granted: Role): void {
+export function assertMayGrant({ key, role }: Granter, granted: Role): void {
   if (role !== undefined) {
     if (mayGrant(role, granted)) return;
     throw notPermitted(

@@ -25,7 +25,7 @@ interface TeamsDependencies {
 }
 
 /** The settings of a team for which nothing is stated, without its name. */
-const INITIAL: Omit<TeamSettings, "name"> = {
+export const INITIAL_TEAM: Omit<TeamSettings, "name"> = {
   rateLimitRpm: null,
   rateLimitTpm: null,
   allowedModels: null,
@@ -56,10 +56,12 @@ export class Teams {
   ): Promise<Team> {
     const { sql, clock } = this.#dependencies;
     const createdAtMs = clock.nowMs();
-    const team = { id: newId("team"), organizationId, createdAtMs, ...INITIAL, ...settings };
+    const team = { id: newId("team"), organizationId, createdAtMs, ...INITIAL_TEAM, ...settings };
     const budget = { dailyBudgetNano: null, monthlyBudgetNano: null, ...limits };
     try {
-      await insertTeam(authored(sql, author), team, { ...budget, budgetId: newId("bud") });
+      await authored(sql, author).begin((transaction) =>
+        insertTeam(transaction, team, { ...budget, budgetId: newId("bud") }),
+      );
     } catch (error) {
       throw toGatewayError(error);
     }
@@ -101,7 +103,9 @@ export class Teams {
 
   /** Deletes a team. Throws 404, and 409 in_use if it has keys. */
   async remove(organizationId: string, id: string, author: Author): Promise<void> {
-    const keys = await deleteTeam(authored(this.#dependencies.sql, author), organizationId, id);
+    const keys = await authored(this.#dependencies.sql, author).begin((transaction) =>
+      deleteTeam(transaction, organizationId, id),
+    );
     if (keys === undefined) throw notFound();
     if (keys > 0) {
       const message = `The team has ${keys} API ${keys === 1 ? "key" : "keys"}. Delete or move them first.`;

@@ -1,0 +1,379 @@
+import type Scimmy from "scimmy";
+import type { DatabaseTransaction } from "../../../db/client.ts";
+import { sqlState } from "../../../db/client.ts";
+import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
+import {
+  changeMember,
+  insertMember,
+  LastOwnerError,
+  removeMember,
+} from "../../../db/queries/members.ts";
+import { findPerson, insertPerson } from "../../../db/queries/people.ts";
+import {
+  changeScimPerson,
+  findScimGroups,
+  findScimUsers,
+  renameTeam,
+  replaceTeamMembers,
+  type ScimGroup,
+  type ScimUser,
+  setExternalId,
+} from "../../../db/queries/scim.ts";
+import { deleteTeam, insertTeam, TooManyTeamsError } from "../../../db/queries/teams.ts";
+import { newId } from "../../lib/ids.ts";
+import { ROLES, type Role } from "../../lib/roles.ts";
+import { isoTime } from "../../lib/utc-time.ts";
+import { INITIAL_TEAM } from "../teams/teams.ts";
+
+/** The organization of a request, and the transaction that makes all its changes or none. */
+export interface ScimContext {
+  readonly sql: DatabaseTransaction;
+  readonly organizationId: string;
+  readonly nowMs: number;
+  /** Receives the error of a handler that is not one of SCIM. The library would answer it with 404. */
+  onFailure(error: unknown): void;
+}
+
+/** Members, or teams, that one request can list or filter. */
+const MAX_LISTED = 10_000;
+const DEFAULT_ROLE: Role = "developer";
+const EMAIL = /^[^\s@<>,;]+@[^\s@<>,;]+$/;
+
+interface Resource {
+  readonly id?: string;
+  readonly filter?: ScimFilter;
+}
+
+/** A parsed filter: alternatives, each an object of conditions by attribute, such as `{userName: ["eq", "ada"]}`. */
+type ScimFilter = readonly Readonly<Record<string, unknown>>[] & {
+  match<Value>(values: readonly Value[]): Value[];
+};
+
+/** The attributes of a user that are read. */
+interface UserInput {
+  readonly userName?: string;
+  readonly externalId?: string;
+  readonly displayName?: string;
+  readonly name?: {
+    readonly formatted?: string;
+    readonly givenName?: string;
+    readonly familyName?: string;
+  };
+  readonly active?: boolean;
+  readonly emails?: readonly { readonly value?: string; readonly primary?: boolean }[];
+  readonly roles?: readonly { readonly value?: string }[];
+}
+
+interface GroupInput {
+  readonly displayName?: string;
+  readonly externalId?: string;
+  readonly members?: readonly { readonly value?: string }[];
+}
+
+type Library = typeof Scimmy;
+let library: Promise<Library> | undefined;
+
+/** Returns the SCIM library with the gateway's users and groups. It is loaded at the first request that needs it. */
+export function scimLibrary(): Promise<Library> {
+  library ??= import("scimmy").then(({ default: scim }) => {
+    declareResources(scim);
+    return scim;
+  });
+  return library;
+}
+
+function declareResources(scim: Library): void {
+  const fail = (status: number, type: string | null, detail: string) =>
+    new scim.Types.Error(status, type as never, detail);
+  /** Passes errors that are not of SCIM on to the request. */
+  const guarded =
+    <Rest extends unknown[], Result>(work: (...all: [...Rest, ScimContext]) => Promise<Result>) =>
+    async (...all: [...Rest, ScimContext]): Promise<Result> => {
+      try {
+        return await work(...all);
+      } catch (error) {
+        if (error instanceof scim.Types.Error) throw error;
+        (all.at(-1) as ScimContext).onFailure(error);
+        throw fail(500, null, "The request failed.");
+      }
+    };
+  const users = new ScimUsers(fail);
+  const groups = new ScimGroups(fail);
+  scim.Config.set({
+    patch: true,
+    filter: MAX_LISTED,
+    sort: true,
+    authenticationSchemes: [
+      {
+        type: "oauthbearertoken",
+        name: "SCIM token",
+        description: "A token of the organization, which begins with gateway_scim_.",
+      },
+    ],
+  } as never);
+  scim.Resources.declare(scim.Resources.User, {
+    basepath: "/scim/v2",
+    ingress: guarded((resource: Resource, data: UserInput, context: ScimContext) =>
+      users.write(resource, data, context),
+    ),
+    egress: guarded((resource: Resource, context: ScimContext) => users.read(resource, context)),
+    degress: guarded((resource: Resource, context: ScimContext) => users.remove(resource, context)),
+  } as never);
+  scim.Resources.declare(scim.Resources.Group, {
+    basepath: "/scim/v2",
+    ingress: guarded((resource: Resource, data: GroupInput, context: ScimContext) =>
+      groups.write(resource, data, context),
+    ),
+    egress: guarded((resource: Resource, context: ScimContext) => groups.read(resource, context)),
+    degress: guarded((resource: Resource, context: ScimContext) =>
+      groups.remove(resource, context),
+    ),
+  } as never);
+}
+
+type Fail = (status: number, type: string | null, detail: string) => Error;
+
+/** Members as users of SCIM. */
+class ScimUsers {
+  readonly #fail: Fail;
+
+  constructor(fail: Fail) {
+    this.#fail = fail;
+  }
+
+  async read({ id, filter }: Resource, { sql, organizationId }: ScimContext): Promise<object> {
+    const [email, externalId] = [equalTo(filter, "userName"), equalTo(filter, "externalId")];
+    const lookup = { id, email, externalId };
+    const found = await findScimUsers(sql, organizationId, lookup, MAX_LISTED);
+    if (id === undefined) {
+      const shapes = found.map(userShape);
+      return filter === undefined ? shapes : filter.match(shapes);
+    }
+    return userShape(this.#assertFound(found[0], id));
+  }
+
+  async write({ id }: Resource, data: UserInput, context: ScimContext): Promise<object> {
+    const email = this.#emailOf(data);
+    const name = nameOf(data) ?? email;
+    const memberId = id ?? (await this.#create(email, name, context));
+    const { sql, organizationId, nowMs } = context;
+    const before = this.#assertFound(await this.#find(memberId, context), memberId);
+    if (before.email !== email || before.name !== name)
+      await this.#rename(before, email, name, sql);
+    const role = this.#roleOf(data, before.role);
+    const change = { role, isActive: data.active ?? true, limits: {} };
+    try {
+      const facts = { newBudgetId: newId("bud"), nowMs };
+      await changeMember(sql, organizationId, memberId, change, facts);
+    } catch (error) {
+      if (error instanceof LastOwnerError) throw this.#lastOwner();
+      throw error;
+    }
+    await setExternalId(sql, "members", memberId, data.externalId ?? null);
+    return userShape(this.#assertFound(await this.#find(memberId, context), memberId));
+  }
+
+  async remove({ id = "" }: Resource, { sql, organizationId }: ScimContext): Promise<void> {
+    try {
+      if (await removeMember(sql, organizationId, id)) return;
+    } catch (error) {
+      if (error instanceof LastOwnerError) throw this.#lastOwner();
+      throw error;
+    }
+    throw this.#fail(404, null, `There is no user ${id}.`);
+  }
+
+  async #create(email: string, name: string, context: ScimContext): Promise<string> {
+    const { sql, organizationId, nowMs } = context;
+    const [present] = await findScimUsers(sql, organizationId, { email }, 1);
+    if (present !== undefined) {
+      throw this.#fail(409, "uniqueness", `A member with the address ${email} exists already.`);
+    }
+    const person = await findPerson(sql, { email });
+    const personId = person?.id ?? newId("usr");
+    if (person === undefined) {
+      await insertPerson(sql, {
+        ...{ id: personId, email, name, passwordHash: null, operatorRole: null },
+        createdAtMs: nowMs,
+      });
+    }
+    const id = newId("mem");
+    const member = { id, organizationId, personId, role: DEFAULT_ROLE, createdAtMs: nowMs };
+    await insertMember(sql, member);
+    return id;
+  }
+
+  /**
+   * Changes address and name of an account, which only the identity provider of its sole organization may do: whoever
+   * sets the address of an account can take it over.
+   */
+  async #rename(
+    { personId, isManaged, email: before }: ScimUser,
+    email: string,
+    name: string,
+    sql: DatabaseTransaction,
+  ): Promise<void> {
+    if (!isManaged) {
+      if (before.toLowerCase() === email.toLowerCase()) return;
+      throw this.#fail(400, "mutability", "The account belongs to other organizations too.");
+    }
+    try {
+      await sql.savepoint((inner) => changeScimPerson(inner, personId, { email, name }));
+    } catch (error) {
+      if (sqlState(error) !== UNIQUE_VIOLATION) throw error;
+      throw this.#fail(409, "uniqueness", `An account with the address ${email} exists already.`);
+    }
+  }
+
+  #roleOf({ roles = [] }: UserInput, before: Role): Role {
+    const stated = roles.find(({ value }) => value !== undefined)?.value;
+    if (stated === undefined || before === "owner") return before;
+    const role = ROLES.find((one) => one === stated);
+    if (role !== undefined && role !== "owner") return role;
+    const accepted = ROLES.filter((one) => one !== "owner").join(", ");
+    throw this.#fail(400, "invalidValue", `roles must have one of ${accepted}.`);
+  }
+
+  #emailOf({ userName = "", emails = [] }: UserInput): string {
+    const primary = emails.find(({ primary: isPrimary }) => isPrimary === true) ?? emails[0];
+    const email = [userName, primary?.value ?? ""].find((one) => EMAIL.test(one));
+    if (email !== undefined && email.length <= 254) return email;
+    throw this.#fail(400, "invalidValue", "userName, or an entry of emails, must be an address.");
+  }
+
+  async #find(id: string, { sql, organizationId }: ScimContext): Promise<ScimUser | undefined> {
+    const [user] = await findScimUsers(sql, organizationId, { id }, 1);
+    return user;
+  }
+
+  #assertFound(user: ScimUser | undefined, id: string): ScimUser {
+    if (user === undefined) throw this.#fail(404, null, `There is no user ${id}.`);
+    return user;
+  }
+
+  #lastOwner(): Error {
+    return this.#fail(409, null, "The organization needs an active owner.");
+  }
+}
+
+/** Teams as groups of SCIM. */
+class ScimGroups {
+  readonly #fail: Fail;
+
+  constructor(fail: Fail) {
+    this.#fail = fail;
+  }
+
+  async read({ id, filter }: Resource, { sql, organizationId }: ScimContext): Promise<object> {
+    const lookup = { id, name: equalTo(filter, "displayName") };
+    const found = await findScimGroups(sql, organizationId, lookup, MAX_LISTED);
+    if (id === undefined) {
+      const shapes = found.map(groupShape);
+      return filter === undefined ? shapes : filter.match(shapes);
+    }
+    return groupShape(this.#assertFound(found[0], id));
+  }
+
+  async write({ id }: Resource, data: GroupInput, context: ScimContext): Promise<object> {
+    const { sql, organizationId } = context;
+    const name = data.displayName ?? "";
+    if (name === "" || name.length > 256) {
+      throw this.#fail(400, "invalidValue", "displayName must have 1 to 256 characters.");
+    }
+    const teamId = id ?? newId("team");
+    try {
+      await sql.savepoint((inner) =>
+        this.#store(teamId, name, id === undefined, { ...context, sql: inner }),
+      );
+    } catch (error) {
+      if (sqlState(error) === UNIQUE_VIOLATION) {
+        throw this.#fail(409, "uniqueness", `A team with the name ${name} exists already.`);
+      }
+      if (error instanceof TooManyTeamsError) {
+        throw this.#fail(403, null, "The organization has the maximum number of teams.");
+      }
+      throw error;
+    }
+    await setExternalId(sql, "teams", teamId, data.externalId ?? null);
+    const members = (data.members ?? []).flatMap(({ value }) => value ?? []);
+    if (!(await replaceTeamMembers(sql, { organizationId, teamId }, members))) {
+      throw this.#fail(400, "invalidValue", "One of the members does not exist.");
+    }
+    const [group] = await findScimGroups(sql, organizationId, { id: teamId }, 1);
+    return groupShape(this.#assertFound(group, teamId));
+  }
+
+  async remove({ id = "" }: Resource, { sql, organizationId }: ScimContext): Promise<void> {
+    const keys = await deleteTeam(sql, organizationId, id);
+    if (keys === undefined) throw this.#fail(404, null, `There is no group ${id}.`);
+    if (keys > 0)
+      throw this.#fail(409, null, `The team has ${keys} API keys. Delete or move them first.`);
+  }
+
+  async #store(
+    id: string,
+    name: string,
+    isNew: boolean,
+    { sql, organizationId, nowMs }: ScimContext,
+  ): Promise<void> {
+    if (isNew) {
+      const team = { ...INITIAL_TEAM, id, organizationId, name, createdAtMs: nowMs };
+      const limits = { dailyBudgetNano: null, monthlyBudgetNano: null, budgetId: newId("bud") };
+      await insertTeam(sql, team, limits);
+      return;
+    }
+    const [group] = await findScimGroups(sql, organizationId, { id }, 1);
+    this.#assertFound(group, id);
+    await renameTeam(sql, id, name);
+  }
+
+  #assertFound(group: ScimGroup | undefined, id: string): ScimGroup {
+    if (group === undefined) throw this.#fail(404, null, `There is no group ${id}.`);
+    return group;
+  }
+}
+
+/** Returns the value of a filter that is only `attribute eq "value"`. Others read all resources. */
+function equalTo(filter: ScimFilter | undefined, attribute: string): string | undefined {
+  if (filter === undefined || filter.length !== 1) return undefined;
+  const conditions = Object.entries(filter[0]!);
+  const [name, condition] = conditions[0] ?? [];
+  if (conditions.length !== 1 || name !== attribute || !Array.isArray(condition)) return undefined;
+  const [comparator, value] = condition as unknown[];
+  return comparator === "eq" && typeof value === "string" ? value : undefined;
+}
+
+function nameOf({ displayName, name }: UserInput): string | undefined {
+  const parts = [name?.givenName, name?.familyName].filter(
+    (part) => part !== undefined && part !== "",
+  );
+  const stated = [displayName, name?.formatted, parts.join(" ")].find(
+    (one) => one !== undefined && one !== "",
+  );
+  return stated?.slice(0, 256);
+}
+
+function userShape(user: ScimUser): object {
+  return {
+    id: user.id,
+    ...(user.externalId !== null && { externalId: user.externalId }),
+    userName: user.email,
+    name: { formatted: user.name },
+    displayName: user.name,
+    active: user.isActive,
+    emails: [{ value: user.email, type: "work", primary: true }],
+    roles: [{ value: user.role, primary: true }],
+    groups: user.teams.map(({ id, name }) => ({ value: id, display: name, type: "direct" })),
+    meta: { created: isoTime(user.createdAtMs), lastModified: isoTime(user.createdAtMs) },
+  };
+}
+
+function groupShape(group: ScimGroup): object {
+  return {
+    id: group.id,
+    ...(group.externalId !== null && { externalId: group.externalId }),
+    displayName: group.name,
+    members: group.members.map(({ id, email }) => ({ value: id, display: email, type: "User" })),
+    meta: { created: isoTime(group.createdAtMs), lastModified: isoTime(group.createdAtMs) },
+  };
+}
