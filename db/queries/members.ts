@@ -141,15 +141,22 @@ export async function removeMember(
   sql: DatabaseTransaction,
   organizationId: string,
   id: string,
-  assertMay: (before: Member) => void = () => {},
+  {
+    assertMay,
+    isForced = false,
+  }: {
+    readonly assertMay?: (before: Member) => void;
+    /** True if the last owner may go too. */
+    readonly isForced?: boolean;
+  } = {},
 ): Promise<boolean> {
   await lockMembers(sql, organizationId);
   const before = await findMember(sql, organizationId, id);
   if (before === undefined) return false;
-  assertMay(before);
+  assertMay?.(before);
   await sql`DELETE FROM team_members WHERE member_id = ${id}`;
   await sql`UPDATE members SET deleted_at = clock_timestamp() WHERE id = ${id}`;
-  if (before.role === "owner") await assertOwner(sql, organizationId);
+  if (before.role === "owner" && !isForced) await assertOwner(sql, organizationId);
   await endSessions(sql, id);
   await recordChange(sql, "key-owner", id);
   return true;
@@ -172,7 +179,7 @@ async function endSessions(sql: DatabaseTransaction, memberId: string): Promise<
   await sql`DELETE FROM dashboard_sessions WHERE key_id = ${memberId} AND person_id IS NOT NULL`;
 }
 
-async function replaceTeams(
+export async function replaceTeams(
   sql: DatabaseTransaction,
   organizationId: string,
   memberId: string,
@@ -315,9 +322,11 @@ export async function insertMember(
     readonly personId: string;
     readonly role: Role;
     readonly createdAtMs: number;
+    readonly identityProviderId?: string;
   },
 ): Promise<void> {
-  await sql`INSERT INTO members (id, organization_id, person_id, role, created_at)
+  await sql`INSERT INTO members
+      (id, organization_id, person_id, role, identity_provider_id, created_at)
     VALUES (${member.id}, ${member.organizationId}, ${member.personId}, ${member.role},
-      ${new Date(member.createdAtMs)})`;
+      ${member.identityProviderId ?? null}, ${new Date(member.createdAtMs)})`;
 }

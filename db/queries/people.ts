@@ -4,6 +4,7 @@ import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
 import { people } from "../schema/people.ts";
 import { recordAct } from "./audit-log.ts";
 import type { SessionBounds } from "./dashboard-sessions.ts";
+import { sealingKeyId } from "./master-key.ts";
 
 export type Person = RecordOf<typeof people>;
 const personOf = recordReader(people);
@@ -120,16 +121,21 @@ export async function listSessionsOfPerson(
   }));
 }
 
-/** Sets or, with null, removes the sealed secret of the second factor. */
+/**
+ * Replaces the secret of the second factor.
+ *
+ * @param seal returns the secret sealed under the master key with this id. Undefined removes the second factor
+ */
 export async function replaceSecondFactor(
   sql: Database,
   id: string,
-  secret: Uint8Array | null,
+  seal?: (keyId: string) => Uint8Array,
 ): Promise<void> {
-  await sql.begin(
-    (transaction) => transaction`
-      UPDATE people SET totp_secret = ${secret as Buffer | null}, totp_step = NULL WHERE id = ${id}`,
-  );
+  await sql.begin(async (transaction) => {
+    const secret = seal === undefined ? null : (seal(await sealingKeyId(transaction)) as Buffer);
+    await transaction`
+      UPDATE people SET totp_secret = ${secret}, totp_step = NULL WHERE id = ${id}`;
+  });
 }
 
 /** Records the time step of an accepted code. Returns false if the step, or a later one, was accepted before. */

@@ -33,6 +33,8 @@ export const people = pgTable(
     totpStep: text("totp_step"),
     /** Null: the person is no operator of the gateway. */
     operatorRole: text("operator_role").$type<OperatorRole>(),
+    /** The identity provider whose rules have granted the role. Null: the gateway itself. */
+    operatorProviderId: text("operator_provider_id"),
     createdAt: time("created_at").notNull(),
     lastSignInAt: time("last_sign_in_at"),
   },
@@ -56,6 +58,8 @@ export const members = pgTable(
     role: text("role").$type<Role>().notNull(),
     /** Id at the identity provider that manages members by SCIM. */
     externalId: text("external_id"),
+    /** The identity provider whose rules have granted the membership. Null: an invitation, or SCIM. */
+    identityProviderId: text("identity_provider_id"),
     /** False: the member cannot sign in, and its keys are rejected. */
     isActive: boolean("is_active").notNull().default(true),
     createdAt: time("created_at").notNull(),

@@ -17,13 +17,15 @@ import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { accountRoutes } from "./account-routes.ts";
 import { assertDashboardPage, senderOf, sessionCookie } from "./browser.ts";
+import type { IdentitySignOn } from "./identity-sign-on.ts";
 import type { LiveFigures } from "./live.ts";
+import type { SignInRejected } from "./oidc-client.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
 import { csrfTokenOf, type DashboardSessions, OPERATOR } from "./sessions.ts";
 import { type Offers, settingsRoutes } from "./settings.ts";
 import { signOnRoutes } from "./sign-on-routes.ts";
-import type { SignInRejected, SingleSignOn } from "./single-sign-on.ts";
+import type { SingleSignOn } from "./single-sign-on.ts";
 
 export interface DashboardDependencies {
   readonly sessions: DashboardSessions;
@@ -34,6 +36,7 @@ export interface DashboardDependencies {
   readonly publicUrl: string | undefined;
   isTrustedProxy(address: string): boolean;
   readonly singleSignOn: SingleSignOn | undefined;
+  readonly identitySignOn: IdentitySignOn;
   readonly accounts: Accounts;
   readonly mail: PeopleMail;
   /** True if keys can sign in, beside accounts. */
@@ -77,9 +80,7 @@ export function dashboardRoutes(
       senderOf: senderIn(dependencies),
       begun: (context, started) => begun(dependencies, context, started),
     }),
-    ...(singleSignOn === undefined
-      ? []
-      : signOnRoutes({ ...dependencies, singleSignOn, senderOf: senderIn(dependencies) })),
+    ...signOnRoutes({ ...dependencies, senderOf: senderIn(dependencies) }),
     {
       method: "GET",
       path: `${PREFIX}/sign_in`,
@@ -87,11 +88,13 @@ export function dashboardRoutes(
       summary: "Get sign-in methods",
       access: { kind: "public" },
       responses: { 200: { description: "The name of the identity provider, or null" } },
-      handle({ request }) {
+      async handle({ request }) {
         assertDashboardPage(request, dependencies.publicUrl);
+        const providers = await dependencies.identitySignOn.buttons();
         return unstored(
           jsonResponse({
             single_sign_on: singleSignOn?.name ?? null,
+            providers,
             keys: dependencies.keysSignIn,
             mail: dependencies.mail.isConfigured,
           }),

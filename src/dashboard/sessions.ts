@@ -37,7 +37,8 @@ import { ROLE_RIGHTS, scopesOfRole } from "../lib/roles.ts";
 import type { RateWindows } from "../platform/cluster/interface.ts";
 import type { AccessRule } from "../platform/config/single-sign-on.ts";
 import { assertSameSite, assertStatesOrigin, cookieToken } from "./browser.ts";
-import { SignInRejected, type SingleSignOn, type Subject } from "./single-sign-on.ts";
+import { SignInRejected } from "./oidc-client.ts";
+import type { SingleSignOn, Subject } from "./single-sign-on.ts";
 
 export interface SessionDependencies {
   readonly sql: Database;

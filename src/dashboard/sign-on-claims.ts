@@ -3,10 +3,21 @@ import type { AccessRule } from "../platform/config/single-sign-on.ts";
 /** The claims of an issuer about a user, by name. */
 export type Claims = Readonly<Record<string, unknown>>;
 
+/** The part of a rule that claims meet. */
+type ClaimRule = Pick<AccessRule, "claim">;
+type ValueRule = Pick<AccessRule, "claim" | "value">;
+
 const EMAIL = "email";
+const MAX_SHOWN_NAME_CHARACTERS = 256;
+
+/** Returns the first of these claims that is a text, without characters that no database stores. */
+export function nameIn(claims: readonly unknown[]): string | undefined {
+  const name = claims.find((value): value is string => typeof value === "string" && value !== "");
+  return name?.replaceAll("\0", "").slice(0, MAX_SHOWN_NAME_CHARACTERS).toWellFormed();
+}
 
 /** Returns true if a rule needs a claim that the ID token does not have. UserInfo can have it. */
-export function needsMoreClaims(idToken: Claims, rules: readonly AccessRule[]): boolean {
+export function needsMoreClaims(idToken: Claims, rules: readonly ClaimRule[]): boolean {
   return rules.some(
     ({ claim }) =>
       !Object.hasOwn(idToken, claim) ||
@@ -34,16 +45,16 @@ export function mergeClaims(idToken: Claims, userInfo: Claims): Claims {
 /**
  * Returns true if the rule's claim, or its list, contains the value. An unverified address satisfies no rule.
  */
-export function isMet(rule: AccessRule, claims: Claims, vouchesForEmail: boolean): boolean {
+export function isMet(rule: ValueRule, claims: Claims, vouchesForEmail: boolean): boolean {
   return isStated(rule, claims) && (rule.claim !== EMAIL || isVerified(claims, vouchesForEmail));
 }
 
 /** Returns true if only the verification of the address is missing. */
-export function isUnverified(rule: AccessRule, claims: Claims): boolean {
+export function isUnverified(rule: ValueRule, claims: Claims): boolean {
   return rule.claim === EMAIL && isStated(rule, claims);
 }
 
-function isStated({ claim, value }: AccessRule, claims: Claims): boolean {
+function isStated({ claim, value }: ValueRule, claims: Claims): boolean {
   const stated = Object.hasOwn(claims, claim) ? claims[claim] : undefined;
   return Array.isArray(stated) ? stated.includes(value) : stated === value;
 }
@@ -52,7 +63,7 @@ function isStated({ claim, value }: AccessRule, claims: Claims): boolean {
  * Returns true if the address is verified. Some issuers send the text "true". An issuer that vouches for its
  * addresses can omit the claim.
  */
-function isVerified({ email_verified: stated }: Claims, vouchesForEmail: boolean): boolean {
+export function isVerified({ email_verified: stated }: Claims, vouchesForEmail: boolean): boolean {
   return stated === true || stated === "true" || (stated === undefined && vouchesForEmail);
 }
 

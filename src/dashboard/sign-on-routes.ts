@@ -2,26 +2,61 @@ import { publicUrl } from "../http/request-headers.ts";
 import type { RequestContext, RouteDefinition } from "../http/route.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { expiredFlow, flowCookie, flowSecret, sessionCookie } from "./browser.ts";
+import type { IdentitySignOn } from "./identity-sign-on.ts";
+import { SignInRejected } from "./oidc-client.ts";
 import type { DashboardSessions } from "./sessions.ts";
-import { SignInRejected, type SingleSignOn } from "./single-sign-on.ts";
+import type { SingleSignOn } from "./single-sign-on.ts";
 
 const PATH = "/dashboard/sign-on";
-const CALLBACK = `${PATH}/callback`;
 
 export interface SignOnDependencies {
-  readonly singleSignOn: SingleSignOn;
+  /** The identity provider of the environment. */
+  readonly singleSignOn: SingleSignOn | undefined;
+  readonly identitySignOn: IdentitySignOn;
   readonly sessions: DashboardSessions;
   readonly publicUrl: string | undefined;
   senderOf(context: RequestContext): string;
   onRejected(error: SignInRejected): void;
 }
 
+/** The way to an issuer and back. */
+interface SignOn {
+  readonly path: string;
+  begin(context: RequestContext, redirectUri: string): Promise<{ url: string; secret: string }>;
+  /** Returns the token of the session. */
+  finish(context: RequestContext, answer: URL, secret: string): Promise<string>;
+}
+
 /**
- * Returns the routes to the identity provider and back. Both are opened by the browser, not by the
- * dashboard's script. No part of a request decides the target of a redirect.
+ * Returns the routes to the identity provider of the environment and back, and to those that operators have configured.
+ * They are opened by the browser, not by the dashboard's script. No part of a request decides the target of a redirect.
  */
 export function signOnRoutes(dependencies: SignOnDependencies): RouteDefinition[] {
-  const { singleSignOn, sessions, publicUrl: base, senderOf } = dependencies;
+  const { singleSignOn, identitySignOn, sessions } = dependencies;
+  return [
+    ...(singleSignOn === undefined
+      ? []
+      : routesOf(dependencies, {
+          path: PATH,
+          begin: (_, redirectUri) => singleSignOn.begin(redirectUri),
+          finish: async ({ origin }, answer, secret) =>
+            sessions.beginFor(await singleSignOn.finish(answer, secret), origin),
+        })),
+    ...routesOf(dependencies, {
+      path: `${PATH}/:id`,
+      begin: ({ params }, redirectUri) => identitySignOn.begin(params.id!, redirectUri),
+      async finish({ params, origin }, answer, secret) {
+        const personId = await identitySignOn.finish(params.id!, answer, secret, origin);
+        return (await sessions.beginForPerson(personId, origin)).token;
+      },
+    }),
+  ];
+}
+
+function routesOf(dependencies: SignOnDependencies, signOn: SignOn): RouteDefinition[] {
+  const { sessions, publicUrl: base, senderOf } = dependencies;
+  const callbackOf = ({ request, params }: RequestContext) =>
+    publicUrl(`${signOn.path.replace(":id", params.id ?? "")}/callback`, request, base);
   const common = {
     method: "GET",
     tag: "Dashboard",
@@ -35,36 +70,36 @@ export function signOnRoutes(dependencies: SignOnDependencies): RouteDefinition[
   return [
     {
       ...common,
-      path: PATH,
+      path: signOn.path,
       summary: "Sign in through the identity provider",
       responses: { 302: { description: "Redirect to the identity provider" }, ...failures },
       handle: (context) =>
         orPage(dependencies, context, async () => {
           await sessions.countAttempt(senderOf(context));
           const { request } = context;
-          const { url, secret } = await singleSignOn.begin(publicUrl(CALLBACK, request, base));
+          const { url, secret } = await signOn.begin(context, callbackOf(context));
           return redirect(url, flowCookie(request, base, secret));
         }),
     },
     {
       ...common,
-      path: CALLBACK,
+      path: `${signOn.path}/callback`,
       summary: "Finish the sign-in through the identity provider",
       responses: { 302: { description: "Redirect to the dashboard, signed in" }, ...failures },
       handle: (context) =>
         orPage(dependencies, context, async () => {
           await sessions.countAttempt(senderOf(context));
-          const { request, origin } = context;
+          const { request } = context;
           const secret = flowSecret(request, base);
           if (secret === undefined) {
             const message = "This sign-in was not started in this browser, or has expired.";
             throw new SignInRejected(403, message);
           }
-          const answer = new URL(publicUrl(CALLBACK, request, base));
+          const answer = new URL(callbackOf(context));
           answer.search = new URL(request.url).search;
-          const subject = await singleSignOn.finish(answer, secret);
-          const token = await sessions.beginFor(subject, origin);
-          const response = redirect("../../dashboard", sessionCookie(request, base, token));
+          const token = await signOn.finish(context, answer, secret);
+          const up = "../".repeat(signOn.path.split("/").length - 1);
+          const response = redirect(`${up}dashboard`, sessionCookie(request, base, token));
           response.headers.append("set-cookie", expiredFlow(request, base));
           return response;
         }),

@@ -129,6 +129,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   team_not_found: entry(404, "not_found_error"),
   member_not_found: entry(404, "not_found_error"),
   invitation_not_found: entry(404, "not_found_error"),
+  identity_provider_not_found: entry(404, "not_found_error"),
   link_expired: entry(404, "not_found_error"),
   role_not_permitted: entry(403, "permission_error"),
   last_owner: entry(409, "invalid_request_error"),

@@ -44,6 +44,7 @@ export type ErrorCode =
   | "member_not_found"
   | "invitation_not_found"
   | "link_expired"
+  | "identity_provider_not_found"
   | "role_not_permitted"
   | "last_owner"
   | "invalid_credentials"

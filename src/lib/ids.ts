@@ -9,6 +9,7 @@ export type IdPrefix =
   | "mem"
   | "usr"
   | "inv"
+  | "idp"
   | "txn"
   | "evt"
   | "ins"

@@ -1,10 +1,10 @@
 import { ALL_SCOPES, SCOPES, type Scope } from "./api-key-record.ts";
 
-/** What a member of an organization may do. */
+/** The roles of members of an organization, the highest first. */
 export const ROLES = ["owner", "admin", "developer", "billing", "viewer"] as const;
 export type Role = (typeof ROLES)[number];
 
-/** What a person may do as operator of the gateway. */
+/** The roles of operators of the gateway, the highest first. */
 export const OPERATOR_ROLES = ["operator", "operator_viewer"] as const;
 export type OperatorRole = (typeof OPERATOR_ROLES)[number];
 

@@ -4,6 +4,8 @@ import { auditRoutes } from "../accounts/audit/routes.ts";
 import { budgetRoutes } from "../accounts/budgets/routes.ts";
 import { SubjectBudgets } from "../accounts/budgets/subject-budgets.ts";
 import { configurationRoutes } from "../accounts/configuration/routes.ts";
+import type { IdentityProviders } from "../accounts/identity-providers/identity-providers.ts";
+import { identityProviderRoutes } from "../accounts/identity-providers/routes.ts";
 import { ApiKeys } from "../accounts/keys/api-keys.ts";
 import { keyRoutes } from "../accounts/keys/routes.ts";
 import { Members } from "../accounts/members/members.ts";
@@ -47,7 +49,9 @@ import examples from "./openapi-examples.json";
 export function mountedRoutes(
   services: Services,
   admin: AdminServices,
-  dashboard: Omit<DashboardDependencies, "offers">,
+  dashboard: Omit<DashboardDependencies, "offers"> & {
+    readonly identityProviders: IdentityProviders;
+  },
 ): RouteDefinition[] {
   const { billing, clock, config, definitions, files, sql, telemetry, world } = services;
   const { publicUrl } = config;
@@ -62,6 +66,7 @@ export function mountedRoutes(
     ...teamRoutes(new Teams({ sql, clock })),
     ...memberRoutes(new Members({ sql, clock }), { baseUrl: publicUrl, mail: dashboard.mail }),
     ...scimTokenRoutes(new ScimTokens({ sql, clock, organizations: world.organizations })),
+    ...identityProviderRoutes(dashboard.identityProviders),
     ...scimRoutes({ sql, clock, publicUrl }),
     ...creditRoutes({ sql, replenish: billing.replenish }),
     ...billingRoutes({ ...billing, publicUrl }),

@@ -1,9 +1,8 @@
 import { createHash } from "node:crypto";
 import { Secret, TOTP } from "otpauth";
 import { authored } from "../../../db/authored.ts";
-import { type Database, type DatabaseTransaction, sqlState } from "../../../db/client.ts";
+import { type Database, sqlState } from "../../../db/client.ts";
 import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
-import { sealingKeyId } from "../../../db/queries/master-key.ts";
 import {
   acceptInvitation,
   findOpenInvitation,
@@ -301,16 +300,15 @@ export class Accounts {
       throw new GatewayError("invalid_body", "The code is wrong.", { param: "code" });
     }
     const plain = new TextEncoder().encode(stated.secret);
-    const sealed = await sql.begin(async (transaction: DatabaseTransaction) =>
-      keyring.sealUnder(await sealingKeyId(transaction), plain),
+    await replaceSecondFactor(authored(sql, author), personId, (keyId) =>
+      keyring.sealUnder(keyId, plain),
     );
-    await replaceSecondFactor(authored(sql, author), personId, sealed);
   }
 
   /** Removes the second factor. Throws 400 if the current password is wrong. */
   async removeSecondFactor(personId: string, password: string, author: Author): Promise<void> {
     await this.#assertPassword(personId, password);
-    await replaceSecondFactor(authored(this.#dependencies.sql, author), personId, null);
+    await replaceSecondFactor(authored(this.#dependencies.sql, author), personId);
   }
 }
 

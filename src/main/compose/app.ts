@@ -1,13 +1,16 @@
 import { join } from "node:path";
 import type { AdminServices } from "../../accounts/admin/routes.ts";
+import { IdentityProviders } from "../../accounts/identity-providers/identity-providers.ts";
 import { OrganizationAdministration } from "../../accounts/organizations/organizations.ts";
 import { Accounts } from "../../accounts/people/accounts.ts";
 import { PeopleMail } from "../../accounts/people/mail.ts";
 import { OperatorCredit } from "../../billing/ledger/operator-credit.ts";
 import { FailedRequests } from "../../billing/requests/failed-requests.ts";
+import { IdentitySignOn } from "../../dashboard/identity-sign-on.ts";
 import { LiveFigures } from "../../dashboard/live.ts";
+import type { SignInRejected } from "../../dashboard/oidc-client.ts";
 import { DashboardSessions } from "../../dashboard/sessions.ts";
-import { type SignInRejected, SingleSignOn } from "../../dashboard/single-sign-on.ts";
+import { SingleSignOn } from "../../dashboard/single-sign-on.ts";
 import { Authentication } from "../../http/authentication.ts";
 import { AdministrativeRate, createReadSemaphore, LoadGate } from "../../http/call-bounds.ts";
 import { ERROR_TABLE } from "../../http/error-response.ts";
@@ -47,12 +50,15 @@ export function composeApp(services: Services): ReturnType<typeof createApp> {
     keepaliveMs: config.keepaliveMs,
     isStopping: () => inFlight.isStopping,
   });
+  const identityProviders = new IdentityProviders({ sql, clock, keyring: services.keyring });
   const mail = new PeopleMail(config.mail, (error) =>
     telemetry.log.warn({ reason: reasonOf(error) }, "a message was not sent"),
   );
   const routes = mountedRoutes(services, composeAdministration(services), {
     accounts: new Accounts({ sql, clock, keyring: services.keyring, rates }),
     ...{ mail, keysSignIn: config.keysSignIn },
+    identityProviders,
+    identitySignOn: new IdentitySignOn({ providers: identityProviders, egress: { guard }, clock }),
     ...{ sessions, live, publicUrl, sql, clock, isTrustedProxy, singleSignOn },
     bundle: services.bundle,
     onRejected: ({ message, cause, claims }: SignInRejected) =>
