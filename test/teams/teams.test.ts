@@ -8,6 +8,7 @@ import {
 import { createBatch, endedBatch, requestLine } from "../support/batches.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
+import { addMember } from "../support/members.ts";
 import { until } from "../support/until.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies that the tests compare
@@ -44,19 +45,6 @@ async function createKey(settings: Json = {}): Promise<{ id: string; key: string
 }
 
 const chat = (key: string, fields: Json = {}) => gateway.chat(key, fields);
-
-/** Inserts a member with this state, as an accepted invitation does. */
-async function addMember(isActive = true): Promise<string> {
-  const [id, person] = [crypto.randomUUID(), crypto.randomUUID()].map((uuid) =>
-    uuid.replaceAll("-", ""),
-  );
-  await gateway.sql`INSERT INTO people (id, email, name, created_at)
-    VALUES (${`usr_${person}`}, ${`${person}@example.com`}, 'Ada', now())`;
-  await gateway.sql`INSERT INTO members (id, organization_id, person_id, role, is_active, created_at)
-    SELECT ${`mem_${id}`}, organization_id, ${`usr_${person}`}, 'developer', ${isActive}, now()
-    FROM api_keys WHERE kind = 'secret' ORDER BY created_at LIMIT 1`;
-  return `mem_${id}`;
-}
 
 describe("teams", () => {
   test("are created, read, listed, changed and deleted, with unique names", async () => {
@@ -129,7 +117,7 @@ describe("teams", () => {
         body: { error: { code: "team_not_found", param: "team_id" } },
       });
     }
-    const member = await addMember();
+    const member = await addMember(gateway.sql, gateway);
     const stolen = await manage(
       "POST",
       "keys",
@@ -174,7 +162,7 @@ describe("keys of a team", () => {
   });
 
   test("count against the budget of their owner, and stop when the owner does", async () => {
-    const owner = await addMember();
+    const owner = await addMember(gateway.sql, gateway);
     const { key } = await createKey({ owner_id: owner });
     expect((await chat(key)).status).toBe(200);
     await gateway.sql.begin(async (sql) => {
