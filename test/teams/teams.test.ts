@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { Value } from "typebox/value";
+import { EVENT_DEFINITIONS } from "../../src/lib/events/event-types.ts";
 import {
   EXACT_TOKENS,
   type MoneyGateway,
@@ -148,7 +150,7 @@ describe("keys of a team", () => {
     const { body } = await manage("GET", `teams/${team.id}`);
     expect(body.usage_today_usd).toBe(2 * CHARGE_USD);
     const events = await gateway.sql`
-      SELECT type, data->>'threshold_percent' AS percent FROM outbox
+      SELECT type, data, data->>'threshold_percent' AS percent FROM outbox
       WHERE data->'subject'->>'id' = ${team.id} ORDER BY 1, (data->>'threshold_percent')::int`;
     expect(events.map(({ type, percent }) => `${type} ${percent}`)).toEqual([
       "budget.exhausted 100",
@@ -156,6 +158,10 @@ describe("keys of a team", () => {
       "budget.threshold 80",
       "budget.threshold 100",
     ]);
+    for (const { type, data } of events) {
+      expect(Value.Errors(EVENT_DEFINITIONS.get(type)!.payload, data)).toEqual([]);
+      expect(data).toMatchObject({ key_id: null, key_name: null, period: "daily" });
+    }
     await manage("PATCH", `teams/${team.id}`, { daily_budget_usd: 3 * CHARGE_USD });
     await until("the raised budget counts", async () => (await chat(keys[2]!.key)).ok, 2_000);
     await expectBooksClosed(gateway);
