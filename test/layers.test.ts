@@ -164,8 +164,8 @@ const STEPS: readonly {
   readonly from: readonly string[];
 }[] = [
   {
-    step: "the rate window of a key",
-    calls: /\brates\.take\(key\.id/,
+    step: "the rate windows of a key and its team",
+    calls: /\brates\.take\(id\b/,
     from: ["src/inference/call/admission.ts"],
   },
   {

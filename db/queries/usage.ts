@@ -2,17 +2,24 @@ import { SUMMED_UNITS } from "../../src/lib/units.ts";
 import { isoTime } from "../../src/lib/utc-time.ts";
 import type { Database, SqlFragment } from "../client.ts";
 
-export const USAGE_GROUPS = ["model", "key", "provider", "user", "tag"] as const;
+export const USAGE_GROUPS = ["model", "key", "provider", "team", "member", "user", "tag"] as const;
 export type UsageGroup = (typeof USAGE_GROUPS)[number];
 export type UsageInterval = "hour" | "day" | "month";
 
 export interface UsageListing {
   readonly organizationId: string;
   readonly interval: UsageInterval;
-  /** Has at most one of `user` and `tag`, and neither if the interval is `hour`. */
+  /**
+   * Has at most one of `user` and `tag`, and neither if the interval is `hour` or if it has `team` or `member`. The team
+   * and the member are those that the key has now.
+   */
   readonly groups: readonly UsageGroup[];
   readonly keyId: string | undefined;
   readonly model: string | undefined;
+  /** Only usage of keys that have this team now. */
+  readonly teamId?: string | undefined;
+  /** Only usage of keys that have this owner now. */
+  readonly memberId?: string | undefined;
   /** The listing begins with the hour of this time; for users and tags, with its day. */
   readonly fromMs: number | undefined;
   /** Hours, or days, that begin before it are listed. */
@@ -113,6 +120,8 @@ const COLUMNS = {
   model: "model",
   key: "key_id",
   provider: "provider",
+  team: "team_id",
+  member: "owner_id",
   user: "value",
   tag: "value",
 } as const satisfies Record<UsageGroup, string>;
@@ -131,22 +140,58 @@ interface Lines {
 
 /** Returns rows of `usage_totals`. Returns undefined if these cannot answer the query, or are incomplete. */
 async function findTotals(sql: Database, listing: UsageListing): Promise<Lines | undefined> {
+  const { interval, groups } = listing;
+  const [group] = groups;
+  const kind = kindOfTotals(listing);
+  if (kind === undefined || !(await haveTotals(sql, listing))) return undefined;
+  const rowsOf: RowsWhen =
+    group === "user" || group === "tag"
+      ? (when) => subjectTotals(sql, listing, group, when)
+      : (when) => sql`
+          SELECT starts_at, value AS key_id, ${sql(FIGURES)} ${ownerColumns(sql, listing)}
+          ${totalsOf(sql, listing, kind, sql`${matching(sql, listing)} ${when}`, ownersOf(sql, listing, "value"))}`;
+  return interval === "month" || dependsOnOwners(listing)
+    ? { rows: summedTotals(sql, listing, kind, rowsOf), interval, areTotals: true }
+    : { rows: rowsOf(sql``), interval: kind === "hour" ? "hour" : "day", areTotals: true };
+}
+
+/** Returns the kind of `usage_totals` that answers the query. Returns undefined if none does. */
+function kindOfTotals(listing: UsageListing): string | undefined {
   const { groups, keyId, model } = listing;
   const [group, ...further] = groups;
-  const isDetailed = group === "model" || group === "provider" || further.length > 0;
-  if (isDetailed || keyId !== undefined || model !== undefined) return undefined;
-  if (group === "key" && isHourly(listing)) return undefined;
-  if (!(await haveTotals(sql, listing))) return undefined;
-  const isOfSubjects = group === "user" || group === "tag";
-  const interval = !isOfSubjects && isHourly(listing) ? "hour" : "day";
-  const kind = group === "key" ? "key_day" : (group ?? interval);
-  const from = (when: SqlFragment) => totalsOf(sql, listing, kind, when);
-  const rowsOf = isOfSubjects
-    ? (when: SqlFragment) => subjectTotals(sql, listing, group, when)
-    : (when: SqlFragment) => sql`SELECT starts_at, value AS key_id, ${sql(FIGURES)} ${from(when)}`;
-  return listing.interval === "month"
-    ? { rows: months(sql, listing, from, rowsOf), interval: "month", areTotals: true }
-    : { rows: rowsOf(sql``), interval, areTotals: true };
+  if (keyId !== undefined || model !== undefined) return undefined;
+  if (dependsOnKeys(listing)) {
+    const isOfKeys = groups.every((one) => one === "key" || one === "team" || one === "member");
+    return isOfKeys && !isHourly(listing) ? "key_day" : undefined;
+  }
+  if (group === undefined) return isHourly(listing) ? "hour" : "day";
+  return (group === "user" || group === "tag") && further.length === 0 ? group : undefined;
+}
+
+function dependsOnKeys(listing: UsageListing): boolean {
+  const { groups, keyId } = listing;
+  return keyId !== undefined || groups.includes("key") || dependsOnOwners(listing);
+}
+
+/** Returns true if the query needs the teams or the owners of keys. */
+function dependsOnOwners({ groups, teamId, memberId }: UsageListing): boolean {
+  const isFiltered = teamId !== undefined || memberId !== undefined;
+  return isFiltered || groups.includes("team") || groups.includes("member");
+}
+
+/** Returns a join with the team and the owner that the key in this column has now, if the query needs them. */
+function ownersOf(sql: Database, listing: UsageListing, keyColumn: string): SqlFragment {
+  if (!dependsOnOwners(listing)) return sql``;
+  return sql`LEFT JOIN (
+      SELECT id AS owned_key, team_id, owner_id FROM api_keys
+      WHERE organization_id = ${listing.organizationId}
+    ) owners ON owned_key = ${sql(keyColumn)}`;
+}
+
+/** Returns the joined team and owner. They are empty for keys that have none. */
+function ownerColumns(sql: Database, listing: UsageListing): SqlFragment {
+  if (!dependsOnOwners(listing)) return sql``;
+  return sql`, coalesce(team_id, '') AS team_id, coalesce(owner_id, '') AS owner_id`;
 }
 
 async function haveTotals(sql: Database, listing: UsageListing): Promise<boolean> {
@@ -165,31 +210,35 @@ function totalsOf(
   listing: UsageListing,
   kind: string,
   when: SqlFragment,
+  join = sql``,
 ): SqlFragment {
-  return sql`FROM ${sumsIn(sql, "usage_totals")}
+  return sql`FROM ${sumsIn(sql, "usage_totals")} ${join}
     WHERE organization_id = ${listing.organizationId} AND kind = ${kind} ${within(sql, listing)} ${when}`;
 }
 
-/** Sums the rows by month, so that a page reads no further than its last month. */
-function months(
+/** Sums the rows by interval and group, so that a page reads no further than its last interval. */
+function summedTotals(
   sql: Database,
-  { groups }: UsageListing,
-  from: RowsWhen,
+  listing: UsageListing,
+  kind: string,
   rowsOf: RowsWhen,
 ): SqlFragment {
-  const by = groups.map((group) => sql(COLUMNS[group]));
+  const { interval, groups } = listing;
+  const step = interval === "month" ? sql`interval '1 month'` : sql`interval '24 hours'`;
+  const by = groups.map((group) => sql`, ${sql(COLUMNS[group])}`);
   const sums = FIGURES.map((figure) => sql`, sum(${sql(figure)}) AS ${sql(figure)}`);
-  const inMonth = sql`AND starts_at >= month AND starts_at < month + interval '1 month'`;
+  const inInterval = sql`AND starts_at >= start AND starts_at < start + ${step}`;
   return sql`
-    SELECT month AS starts_at, of_month.*
+    SELECT start AS starts_at, of_interval.*
     FROM (
-      SELECT generate_series(date_trunc('month', min(starts_at), 'UTC'), max(starts_at),
-        interval '1 month') AS month
-      ${from(sql``)} ORDER BY month
-    ) months CROSS JOIN LATERAL (
-      SELECT ${by[0] ?? sql`NULL AS key_id`} ${joined(sql, sums)} FROM (${rowsOf(inMonth)}) lines
-      ${by[0] === undefined ? sql`HAVING count(*) > 0` : sql`GROUP BY 1`}
-    ) of_month`;
+      SELECT generate_series(date_trunc(${interval}, min(starts_at), 'UTC'), max(starts_at),
+        ${step}) AS start
+      ${totalsOf(sql, listing, kind, sql``)} ORDER BY start
+    ) intervals CROSS JOIN LATERAL (
+      SELECT count(*) ${joined(sql, by)} ${joined(sql, sums)}
+      FROM (${rowsOf(inInterval)}) lines
+      GROUP BY start ${joined(sql, by)}
+    ) of_interval`;
 }
 
 /**
@@ -245,10 +294,10 @@ function detailedLines(sql: Database, listing: UsageListing): Lines {
 }
 
 function rollups(sql: Database, listing: UsageListing, interval: "hour" | "day"): SqlFragment {
-  const { organizationId, groups, keyId } = listing;
-  const isOfKeys = keyId !== undefined || groups.includes("key");
-  const grain = `${isOfKeys ? "key_" : ""}${interval}`;
-  return sql`SELECT * FROM ${sumsIn(sql, "usage_rollups")}
+  const { organizationId } = listing;
+  const grain = `${dependsOnKeys(listing) ? "key_" : ""}${interval}`;
+  return sql`SELECT sums.* ${ownerColumns(sql, listing)}
+    FROM ${sumsIn(sql, "usage_rollups")} ${ownersOf(sql, listing, "key_id")}
     WHERE organization_id = ${organizationId} AND grain = ${grain} ${matching(sql, listing)}
       ${within(sql, listing)}`;
 }
@@ -279,7 +328,7 @@ function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): S
       FROM (
         SELECT kind, day, value ${by} ${joined(sql, sums)}, sum(sum(cost_nano)) OVER of_value AS total_nano,
           sum(sum(requests)) OVER of_value AS total_requests
-        FROM ${sumsIn(sql, "usage_subjects")}
+        FROM ${sumsIn(sql, "usage_subjects")} ${ownersOf(sql, listing, "key_id")}
         WHERE organization_id = ${organizationId} AND kind IN (${kind}, ${`other_${kind}`})
           ${matching(sql, listing)}
           ${fromMs === undefined ? sql`` : sql`AND day >= ${dayOf(fromMs)}::date`}
@@ -291,9 +340,11 @@ function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): S
 }
 
 /** Compares names as usage_name shortens the stored ones. */
-function matching(sql: Database, { keyId, model }: UsageListing): SqlFragment {
+function matching(sql: Database, { keyId, model, teamId, memberId }: UsageListing): SqlFragment {
   return sql`${keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`}
-    ${model === undefined ? sql`` : sql`AND model = usage_name(${model})`}`;
+    ${model === undefined ? sql`` : sql`AND model = usage_name(${model})`}
+    ${teamId === undefined ? sql`` : sql`AND team_id = ${teamId}`}
+    ${memberId === undefined ? sql`` : sql`AND owner_id = ${memberId}`}`;
 }
 
 /**
@@ -323,6 +374,8 @@ interface SummedRow extends Readonly<Record<string, unknown>> {
   readonly model?: string;
   readonly key_id?: string;
   readonly provider?: string;
+  readonly team_id?: string;
+  readonly owner_id?: string;
   readonly value?: string;
   readonly requests: string;
   readonly errors: string;

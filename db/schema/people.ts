@@ -22,7 +22,7 @@ export const people = pgTable(
   "people",
   {
     id: text("id").primaryKey(),
-    /** As the person writes it. No two accounts have addresses that differ only in case. */
+    /** The address in the form that the person writes. No two accounts have addresses that differ only in case. */
     email: text("email").notNull(),
     name: text("name").notNull(),
     /** Argon2id, in the PHC format. Null: the person cannot sign in with a password. */

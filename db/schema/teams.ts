@@ -34,7 +34,7 @@ export const teams = pgTable(
     /** The guardrail and the preset of every request, by name or id. */
     guardrail: text("guardrail"),
     preset: text("preset"),
-    /** What members may create for themselves. Null: no limit. */
+    /** Limits of the keys that members create for themselves. Null: no limit. */
     maxKeysPerMember: integer("max_keys_per_member"),
     maxKeyDailyBudgetNano: bigint("max_key_daily_budget_nano", { mode: "bigint" }),
     maxKeyLifetimeDays: integer("max_key_lifetime_days"),

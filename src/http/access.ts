@@ -101,7 +101,7 @@ export function assertAccess(access: KeyAccess, key: ApiKeyRecord, isOpenToLimit
   if (!isOpenToLimited && isLimited(key)) {
     throw new GatewayError(
       "key_not_permitted",
-      "This API key has a rate limit, a budget, a model list or an expiry, so it cannot call this endpoint.",
+      "This API key has a rate limit, a budget, a model list, an expiry, a team or an owner, so it cannot call this endpoint.",
     );
   }
 }

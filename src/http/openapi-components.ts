@@ -41,6 +41,7 @@ export const TAGS: Readonly<Record<string, string>> = {
   Models: "Lists models with their prices, and deletes fine-tuned models.",
   "API keys": "Creates keys with limits and budgets, and shows what each key has spent.",
   Budgets: "Limits what an end user or a tag spends, whichever key pays.",
+  Teams: "Groups keys that share budgets, rate limits, models and policy.",
   Credits: "Shows the balance and its transactions, and tops it up automatically.",
   Billing: "Manages payment methods, top-ups and the plan.",
   Usage: "Shows requests, tokens, cost and latency.",

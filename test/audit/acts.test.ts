@@ -45,6 +45,16 @@ const ACTS: Readonly<Record<string, Act | "changes nothing">> = {
     body: () => ({ monthly_budget_usd: 3.5 }),
   },
   "DELETE /v1/budgets/{id}": { action: "budget.deleted", path: at("budget") },
+  "POST /v1/teams": {
+    action: "team.created",
+    body: () => ({ name: "research", daily_budget_usd: 2 }),
+  },
+  "PATCH /v1/teams/{id}": {
+    action: "team.updated",
+    path: at("team"),
+    body: () => ({ rate_limit_rpm: 7 }),
+  },
+  "DELETE /v1/teams/{id}": { action: "team.deleted", path: at("team") },
   "PATCH /v1/credits": {
     action: "auto_replenish.updated",
     body: () => ({ auto_replenish: true, replenish_threshold_usd: 1, replenish_amount_usd: 5 }),
@@ -310,6 +320,10 @@ test("entries show what changed, before and after, in the words of the API", () 
   expect(shown("PATCH /v1/budgets/{id}")).toEqual({
     before: { monthly_budget_usd: null },
     after: { monthly_budget_usd: 3.5 },
+  });
+  expect(shown("PATCH /v1/teams/{id}")).toEqual({
+    before: { rate_limit_rpm: null },
+    after: { rate_limit_rpm: 7 },
   });
   expect(shown("PATCH /v1/presets/{id}")).toEqual({
     before: { system: "zebrafinch" },

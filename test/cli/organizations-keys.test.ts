@@ -103,6 +103,8 @@ test("keys create prints the create shape, with all scopes unless told otherwise
     budget_includes_byok: false,
     allowed_models: null,
     expires_at: null,
+    team_id: null,
+    owner_id: null,
     is_active: true,
     created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/),
   } as never);

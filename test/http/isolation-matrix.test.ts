@@ -117,7 +117,7 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "DELETE /v1/models/{id}": [at("model")],
   "GET /v1/key": [LIST],
   "GET /v1/keys": [LIST],
-  "POST /v1/keys": NONE,
+  "POST /v1/keys": [naming(({ team }) => ({ name: "taken", team_id: team }))],
   "GET /v1/keys/{id}": [at("key")],
   "PATCH /v1/keys/{id}": [at("key", { rate_limit_rpm: 60 })],
   "DELETE /v1/keys/{id}": [at("key")],
@@ -143,6 +143,8 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "GET /v1/usage/latency": [LIST],
   "GET /v1/usage": [
     filtered(() => "group_by=model,key,provider,user"),
+    filtered(() => "group_by=team,member"),
+    filtered(({ team }) => `group_by=team&team_id=${team}`),
     filtered(({ key }) => `group_by=key&key_id=${key}`),
     filtered(({ model }) => `group_by=model&model=${encodeURIComponent(model)}`),
   ],
@@ -164,6 +166,11 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "GET /v1/budgets/{id}": [at("budget")],
   "PATCH /v1/budgets/{id}": [at("budget", { daily_budget_usd: 0 })],
   "DELETE /v1/budgets/{id}": [at("budget")],
+  "GET /v1/teams": [LIST],
+  "POST /v1/teams": NONE,
+  "GET /v1/teams/{id}": [at("team")],
+  "PATCH /v1/teams/{id}": [at("team", { daily_budget_usd: 5 })],
+  "DELETE /v1/teams/{id}": [at("team")],
   "GET /v1/guardrails": [LIST],
   "POST /v1/guardrails": NONE,
   "GET /v1/guardrails/{id}": [at("guardrail")],
@@ -346,6 +353,7 @@ test("names that another organization uses are free", async () => {
   for (const [path, body] of [
     ["/v1/keys", { name: MARK }],
     ["/v1/budgets", { subject: { type: "user", value: MARK } }],
+    ["/v1/teams", { name: MARK }],
     ["/v1/presets", { name: MARK, system: "hi" }],
     ["/v1/guardrails", { name: MARK, rules }],
   ] as const) {

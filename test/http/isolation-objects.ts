@@ -10,6 +10,7 @@ export type Objects = Readonly<Record<ObjectKind, string>>;
 export type ObjectKind =
   | "key"
   | "budget"
+  | "team"
   | "webhook"
   | "delivery"
   | "file"
@@ -60,6 +61,7 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
     events: ["key.created"],
     description: MARK,
   });
+  const team = await create("/v1/teams", { name: MARK, daily_budget_usd: 5 });
   const key = await create("/v1/keys", { name: MARK, rate_limit_rpm: 60 });
   const budget = await create("/v1/budgets", { subject: { type: "user", value: MARK } });
   const file = await uploaded(gateway, "fine-tune", lessonsText(), { filename: `${MARK}.jsonl` });
@@ -111,6 +113,7 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
     objects: {
       key: key.id,
       budget: budget.id,
+      team: team.id,
       webhook: webhook.id,
       delivery: delivered[0].id,
       file: text.id,

@@ -443,6 +443,19 @@ async function recordKeysAndBudgets(recorder: Recorder): Promise<void> {
   await recorder.record("budgets.retrieve", { ids: [budget] });
   await recorder.record("budgets.update", { ids: [budget], body: { daily_budget_usd: 2 } });
   await recorder.record("budgets.delete", { ids: [budget] });
+  const { id: team } = await recorder.record("teams.create", {
+    body: {
+      name: "Research",
+      monthly_budget_usd: 500,
+      rate_limit_rpm: 600,
+      allowed_models: ["sandbox/chat"],
+      key_policy: { max_keys_per_member: 3, max_daily_budget_usd: 5 },
+    },
+  });
+  await recorder.record("teams.list");
+  await recorder.record("teams.retrieve", { ids: [team] });
+  await recorder.record("teams.update", { ids: [team], body: { daily_budget_usd: 25 } });
+  await recorder.record("teams.delete", { ids: [team] });
   const { id: providerKey } = await recorder.record("provider_keys.create", {
     body: { provider: "example", key: "sk-0123456789abcdef", name: "Team account" },
   });

@@ -52,6 +52,8 @@ describe("POST /v1/keys", () => {
         "budget_includes_byok",
         "allowed_models",
         "expires_at",
+        "team_id",
+        "owner_id",
         "created_at",
         "is_active",
       ].sort(),

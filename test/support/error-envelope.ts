@@ -6,6 +6,8 @@ export interface Envelope {
     readonly type: string;
     readonly param: string | null;
     readonly code: string;
+    /** Only of budget_exhausted. */
+    readonly subject?: { readonly type: string; readonly id: string };
   };
   readonly request_id: string;
 }
@@ -25,11 +27,16 @@ export async function readEnvelope(response: Response): Promise<Envelope> {
 export function expectEnvelope(body: unknown): void {
   expect(Object.keys(body as object).sort()).toEqual(["error", "request_id"]);
   const { error, request_id: requestId } = body as Envelope;
-  expect(Object.keys(error).sort()).toEqual(["code", "message", "param", "type"]);
+  const { subject, ...members } = error;
+  expect(Object.keys(members).sort()).toEqual(["code", "message", "param", "type"]);
   expect(error.message).toMatch(/\S/);
   expect(error.type).toMatch(/^[a-z_]+$/);
   expect(error.code).toMatch(/^[a-z_]+$/);
   if (error.param !== null) expect(error.param).toBeString();
+  const hasSubject = error.code === "budget_exhausted";
+  expect(subject).toEqual(
+    hasSubject ? { type: expect.any(String), id: expect.stringMatching(/./) } : undefined,
+  );
   expect(requestId).toMatch(/^req_[0-9a-f]{32}$/);
 }
 

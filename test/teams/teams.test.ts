@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
+import { Value } from "typebox/value";
+import { EVENT_DEFINITIONS } from "../../src/lib/events/event-types.ts";
 import {
   EXACT_TOKENS,
   type MoneyGateway,
@@ -8,6 +10,7 @@ import {
 import { createBatch, endedBatch, requestLine } from "../support/batches.ts";
 import { expectError } from "../support/error-envelope.ts";
 import { expectBooksClosed } from "../support/ledger-checks.ts";
+import { addMember } from "../support/members.ts";
 import { until } from "../support/until.ts";
 
 // biome-ignore lint/suspicious/noExplicitAny: bodies that the tests compare
@@ -44,19 +47,6 @@ async function createKey(settings: Json = {}): Promise<{ id: string; key: string
 }
 
 const chat = (key: string, fields: Json = {}) => gateway.chat(key, fields);
-
-/** Inserts a member with this state, as an accepted invitation does. */
-async function addMember(isActive = true): Promise<string> {
-  const [id, person] = [crypto.randomUUID(), crypto.randomUUID()].map((uuid) =>
-    uuid.replaceAll("-", ""),
-  );
-  await gateway.sql`INSERT INTO people (id, email, name, created_at)
-    VALUES (${`usr_${person}`}, ${`${person}@example.com`}, 'Ada', now())`;
-  await gateway.sql`INSERT INTO members (id, organization_id, person_id, role, is_active, created_at)
-    SELECT ${`mem_${id}`}, organization_id, ${`usr_${person}`}, 'developer', ${isActive}, now()
-    FROM api_keys WHERE kind = 'secret' ORDER BY created_at LIMIT 1`;
-  return `mem_${id}`;
-}
 
 describe("teams", () => {
   test("are created, read, listed, changed and deleted, with unique names", async () => {
@@ -129,7 +119,7 @@ describe("teams", () => {
         body: { error: { code: "team_not_found", param: "team_id" } },
       });
     }
-    const member = await addMember();
+    const member = await addMember(gateway.sql, gateway);
     const stolen = await manage(
       "POST",
       "keys",
@@ -160,7 +150,7 @@ describe("keys of a team", () => {
     const { body } = await manage("GET", `teams/${team.id}`);
     expect(body.usage_today_usd).toBe(2 * CHARGE_USD);
     const events = await gateway.sql`
-      SELECT type, data->>'threshold_percent' AS percent FROM outbox
+      SELECT type, data, data->>'threshold_percent' AS percent FROM outbox
       WHERE data->'subject'->>'id' = ${team.id} ORDER BY 1, (data->>'threshold_percent')::int`;
     expect(events.map(({ type, percent }) => `${type} ${percent}`)).toEqual([
       "budget.exhausted 100",
@@ -168,13 +158,17 @@ describe("keys of a team", () => {
       "budget.threshold 80",
       "budget.threshold 100",
     ]);
+    for (const { type, data } of events) {
+      expect(Value.Errors(EVENT_DEFINITIONS.get(type)!.payload, data)).toEqual([]);
+      expect(data).toMatchObject({ key_id: null, key_name: null, period: "daily" });
+    }
     await manage("PATCH", `teams/${team.id}`, { daily_budget_usd: 3 * CHARGE_USD });
     await until("the raised budget counts", async () => (await chat(keys[2]!.key)).ok, 2_000);
     await expectBooksClosed(gateway);
   });
 
   test("count against the budget of their owner, and stop when the owner does", async () => {
-    const owner = await addMember();
+    const owner = await addMember(gateway.sql, gateway);
     const { key } = await createKey({ owner_id: owner });
     expect((await chat(key)).status).toBe(200);
     await gateway.sql.begin(async (sql) => {

@@ -3,6 +3,7 @@ import { connectDatabase, type Database, type SqlFragment } from "../../db/clien
 import { listUsage, type UsageListing } from "../../db/queries/usage.ts";
 import { addUsageTotals, rollUpUsage } from "../../db/queries/usage-roll-up.ts";
 import { openTestDatabase, type TestDatabase } from "../support/database.ts";
+import { addMember } from "../support/members.ts";
 import { until } from "../support/until.ts";
 import { usageFaults } from "../support/usage-faults.ts";
 
@@ -122,17 +123,42 @@ async function chargeMany(sql: Database, organizationId: string): Promise<void> 
     FROM generate_series(1, 6000) i`;
 }
 
+const TEAMS = ["team_a", "team_b"];
+
+/** Gives the first keys of `chargeMany` teams and an owner. Of the others, one has neither, and two have no row. */
+async function addKeys(sql: Database, organizationId: string): Promise<string> {
+  const member = await addMember(sql, { organizationId });
+  await sql`INSERT INTO teams (id, organization_id, name, created_at)
+    SELECT id, ${organizationId}, id, now() FROM unnest(${sql.array(TEAMS)}::text[]) id`;
+  await sql`INSERT INTO api_keys (id, organization_id, kind, name, key_hash, key_prefix, scopes, team_id, owner_id)
+    SELECT 'key_' || i, ${organizationId}, 'secret', i, i, i, '{}',
+      (${sql.array(TEAMS)}::text[])[i / 2 + 1], CASE WHEN i % 3 = 0 THEN ${member} END
+    FROM generate_series(0, 4) i`;
+  return member;
+}
+
 test("the totals answer what the detailed sums answer, whatever they are asked", async () => {
   const database = await openTestDatabase(2);
   databases.push(database);
   const { sql } = database;
   const organizationId = "org_both";
   await chargeMany(sql, organizationId);
+  const memberId = await addKeys(sql, organizationId);
   expect(await usageFaults(sql)).toEqual([]);
+  const queries: Pick<UsageListing, "groups" | "teamId" | "memberId">[] = [
+    { groups: [] },
+    { groups: ["key"] },
+    { groups: ["user"] },
+    { groups: ["tag"] },
+    { groups: ["team"] },
+    { groups: ["member", "key"] },
+    { groups: [], teamId: TEAMS[0] },
+    { groups: ["team"], memberId },
+  ];
   const answers = async () => {
     const answered = [];
     for (const interval of ["hour", "day", "month"] as const) {
-      for (const groups of [[], ["key"], ["user"], ["tag"]] as const) {
+      for (const { groups, ...filters } of queries) {
         for (const [from, before] of [
           [],
           MONTHS,
@@ -140,13 +166,14 @@ test("the totals answer what the detailed sums answer, whatever they are asked",
         ]) {
           const isOfSubjects = groups[0] === "user" || groups[0] === "tag";
           if (interval === "hour" && isOfSubjects) continue;
-          const asked = { organizationId, interval, groups, keyId: undefined, model: undefined };
+          const none = { keyId: undefined, model: undefined };
+          const asked = { organizationId, interval, groups, ...none, ...filters };
           const ms = (time: string | undefined) =>
             time === undefined ? undefined : Date.parse(time);
           const span = { fromMs: ms(from), beforeMs: ms(before) };
           const page = { limit: 1_000, offset: interval === "day" && isOfSubjects ? 500 : 0 };
           const found = await listUsage(sql, { ...asked, ...span, ...page });
-          answered.push({ interval, groups, from, before, ...found });
+          answered.push({ interval, groups, ...filters, from, before, ...found });
         }
       }
     }
@@ -159,6 +186,10 @@ test("the totals answer what the detailed sums answer, whatever they are asked",
     const names = ofTotals.flatMap(({ rows }) => rows.map((row) => row.names[group]));
     expect(names).toContain("other");
   }
+  const [ofTeams] = ofTotals.filter(
+    ({ interval, groups }) => interval === "month" && groups[0] === "team",
+  );
+  expect(ofTeams!.rows.map(({ names }) => names.team)).toEqual([null, ...TEAMS, null, ...TEAMS]);
 }, 60_000);
 
 test("a page of usage reads few rows more than it shows, however many models, keys and users there are", async () => {
@@ -195,7 +226,9 @@ test("a page of usage reads few rows more than it shows, however many models, ke
     [{ groups: ["tag"] }, TAGS * DAYS, 3 * TAGS * DAYS],
     [{ interval: "hour", groups: ["model"], limit: 50 }, 50, 100],
     [{ groups: ["key", "model"], limit: 50 }, 50, 10 * KEYS],
+    [{ groups: ["team"], limit: 1 }, 1, 3 * KEYS],
     [{ ...month, groups: ["key"] }, KEYS, allTotals],
+    [{ ...month, groups: ["member", "team"] }, 1, allTotals],
     [{ ...month, groups: ["user"] }, USERS, allTotals],
   ] as const) {
     const found = await rowsRead(asked);

@@ -385,7 +385,7 @@ function assertMayTouch(caller: ApiKeyRecord, target: ApiKeyRecord): void {
 function assertMaySee(caller: ApiKeyRecord, targetId: string): void {
   if (caller.id === targetId || !isLimited(caller)) return;
   throw notPermitted(
-    "This API key has a rate limit, a budget, a model list or an expiry, so it cannot see other keys.",
+    "This API key has a rate limit, a budget, a model list, an expiry, a team or an owner, so it cannot see other keys.",
   );
 }
 

@@ -26,17 +26,25 @@ import { bringUsageUpToDate } from "./usage.ts";
 
 const MS_PER_SECOND = 1_000;
 
+const id = { minLength: 1, maxLength: 128 };
+
 const usageQuery = Type.Object(
   {
     ...intervalFields,
     group_by: Type.Optional(
       Type.String({
         maxLength: 64,
-        description: `A comma-separated list of ${USAGE_GROUPS.join(", ")}; not both user and tag.`,
+        description: `A comma-separated list of ${USAGE_GROUPS.join(", ")}; not both user and tag, nor these with team or member.`,
       }),
     ),
-    key_id: Type.Optional(Type.String({ minLength: 1, maxLength: 128 })),
+    key_id: Type.Optional(Type.String(id)),
     model: Type.Optional(Type.String({ minLength: 1, maxLength: 1_024 })),
+    team_id: Type.Optional(
+      Type.String({ ...id, description: "Only usage of keys that are in this team now." }),
+    ),
+    member_id: Type.Optional(
+      Type.String({ ...id, description: "Only usage of keys that this member owns now." }),
+    ),
     format: Type.Optional(Type.Enum(["json", "csv"], { default: "json" })),
   },
   { additionalProperties: false },
@@ -46,6 +54,8 @@ interface UsageQuery extends IntervalQuery {
   readonly group_by?: string;
   readonly key_id?: string;
   readonly model?: string;
+  readonly team_id?: string;
+  readonly member_id?: string;
   readonly format?: "json" | "csv";
 }
 
@@ -65,6 +75,8 @@ const usageRow = Type.Object(
     model: name("Null for requests whose model was not found"),
     key_id: name("The key that was charged"),
     provider: name("Null for requests that reached no provider"),
+    team_id: name("The team that the key has now; null for keys without a team"),
+    member_id: name("The owner that the key has now; null for keys without an owner"),
     user: name("`other`: users beyond the 1,000 largest of a day"),
     tag: name("An entry of metadata.tags; `other` as for users"),
     requests: Type.Integer({ description: "Charged and failed requests." }),
@@ -158,6 +170,7 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
           : await listUsage(sql, {
               ...page,
               ...{ organizationId: key.organizationId, groups, keyId, model: query.model },
+              ...{ teamId: query.team_id, memberId: query.member_id },
             });
         if (format === "csv") return csvResponse(rows, groups, interval, { hasMore, isUpToDate });
         const data = rows.map((row) => usageShape(row, groups, interval));
@@ -216,6 +229,9 @@ function groupsOf({ group_by: text, interval }: UsageQuery): UsageGroup[] {
   }
   const subjects = groups.filter((group) => group === "user" || group === "tag");
   if (subjects.length > 1) throw invalidQuery("group_by", "cannot have both user and tag");
+  if (subjects.length > 0 && (groups.includes("team") || groups.includes("member"))) {
+    throw invalidQuery("group_by", "cannot have user or tag with team or member");
+  }
   if (subjects.length > 0 && interval === "hour") {
     throw invalidQuery("interval", "must be day or month if usage is grouped by user or tag");
   }
@@ -226,6 +242,8 @@ const SHOWN_NAMES: Readonly<Record<UsageGroup, string>> = {
   model: "model",
   key: "key_id",
   provider: "provider",
+  team: "team_id",
+  member: "member_id",
   user: "user",
   tag: "tag",
 };

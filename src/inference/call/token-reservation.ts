@@ -178,17 +178,17 @@ export class TokenReservations {
     bound: CostBound,
     isLimitExplicit: boolean,
   ): Promise<TokenReservations | undefined> {
-    const taken: TokenReservation[] = [];
+    const reservations: TokenReservation[] = [];
     try {
       for (const limit of limits) {
         const one = await TokenReservation.take(source, limit, bound, isLimitExplicit);
-        if (one !== undefined) taken.push(one);
+        if (one !== undefined) reservations.push(one);
       }
     } catch (error) {
-      for (const one of taken) one.end(0);
+      for (const one of reservations) one.end(0);
       throw error;
     }
-    return taken.length === 0 ? undefined : new TokenReservations(taken);
+    return reservations.length === 0 ? undefined : new TokenReservations(reservations);
   }
 
   lowerTo(units: number): void {

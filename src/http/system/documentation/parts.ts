@@ -25,7 +25,7 @@ const API = [
   ...["responses-openai", "responses-python-mcp", "messages"],
   ...["embeddings", "rerank", "moderations", "images", "speech", "transcriptions", "media-links"],
   ...["models", "files", "vector-stores", "batches", "fine-tuning"],
-  ...["keys", "budgets", "organization", "credits", "usage", "requests"],
+  ...["keys", "budgets", "teams", "organization", "credits", "usage", "requests"],
   ...["webhooks", "provider-keys", "presets", "guardrails", "cache", "admin", "configuration"],
 ];
 
