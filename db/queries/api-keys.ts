@@ -281,7 +281,7 @@ export async function lockKey(
 export interface NewKey extends ApiKeyRecord {
   readonly keyHash: string;
   /** True if its owner makes it, so that the policy of the team bounds the number of the owner's keys. */
-  readonly isOwnersOwn?: true;
+  readonly isSelfService?: true;
 }
 
 const TABLES = ["api_keys", "accounts", "outbox", "changes"];
@@ -327,12 +327,12 @@ export async function insertKey(sql: DatabaseTransaction, key: NewKey): Promise<
     ...settingColumns(key),
   })}`;
   await assertRoom(sql, key.organizationId);
-  if (key.isOwnersOwn) await assertOwnerRoom(sql, key);
+  if (key.isSelfService) await assertOwnerRoom(sql, key);
   await recordChange(sql, "api-key", key.id);
 }
 
 /** The owner has as many keys in the team as its policy allows. */
-export class TooManyOwnKeysError extends Error {
+export class TooManyOwnerKeysError extends Error {
   readonly maxKeys: number;
 
   constructor(maxKeys: number) {
@@ -353,10 +353,10 @@ async function assertOwnerRoom(
     ) AS keys
     FROM teams t WHERE t.id = ${teamId}`;
   const maxKeys = row?.max_keys ?? null;
-  if (maxKeys !== null && row!.keys > BigInt(maxKeys)) throw new TooManyOwnKeysError(maxKeys);
+  if (maxKeys !== null && row!.keys > BigInt(maxKeys)) throw new TooManyOwnerKeysError(maxKeys);
 }
 
-/** What a member may create in a team. Null: no limit. */
+/** Limits of keys that a member creates in a team. Null: no limit. */
 export interface KeyPolicy {
   readonly teamId: string;
   readonly maxDailyBudgetNano: bigint | null;

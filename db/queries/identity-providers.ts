@@ -104,7 +104,7 @@ export async function insertIdentity(
     ON CONFLICT (provider_id, subject) DO NOTHING`;
 }
 
-/** What the rules of a provider grant a person. */
+/** The roles that the rules of a provider grant a person. */
 export interface Grants {
   readonly organizations: readonly {
     readonly id: string;

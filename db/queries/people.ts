@@ -1,4 +1,4 @@
-import type { Role } from "../../src/lib/roles.ts";
+import type { OperatorRole, Role } from "../../src/lib/roles.ts";
 import type { Database, DatabaseTransaction, Query } from "../client.ts";
 import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
 import { people } from "../schema/people.ts";
@@ -196,6 +196,26 @@ export async function hasOperatorPerson(sql: Database | DatabaseTransaction): Pr
   const [row] = await sql<{ found: boolean }[]>`
     SELECT EXISTS (SELECT 1 FROM people WHERE operator_role = 'operator') AS found`;
   return row!.found;
+}
+
+/**
+ * Gives a person a role of operators, or with null takes it away. Returns false if the gateway would have no operator
+ * left with an account.
+ */
+export function setOperatorRole(
+  sql: Database,
+  id: string,
+  role: OperatorRole | null,
+): Promise<boolean> {
+  return sql.begin(async (transaction) => {
+    await transaction`SELECT pg_advisory_xact_lock(hashtextextended('first_operator', 0))`;
+    const others = await transaction`
+      SELECT 1 FROM people WHERE operator_role = 'operator' AND id <> ${id} LIMIT 1`;
+    if (role !== "operator" && others.count === 0) return false;
+    await transaction`
+      UPDATE people SET operator_role = ${role}, operator_provider_id = NULL WHERE id = ${id}`;
+    return true;
+  });
 }
 
 /** Lists people with a role of operators, by address. */

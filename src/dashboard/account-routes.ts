@@ -62,7 +62,11 @@ const DONE = { description: "Done" };
  * not show whether an address has an account.
  */
 export function accountRoutes(dependencies: AccountRouteDependencies): RouteDefinition[] {
-  return [...signInRoutes(dependencies), ...linkRoutes(dependencies), ...ownRoutes(dependencies)];
+  return [
+    ...signInRoutes(dependencies),
+    ...linkRoutes(dependencies),
+    ...settingRoutes(dependencies),
+  ];
 }
 
 function signInRoutes(dependencies: AccountRouteDependencies): RouteDefinition[] {
@@ -202,7 +206,7 @@ function linkRoutes(dependencies: AccountRouteDependencies): RouteDefinition[] {
   ];
 }
 
-function ownRoutes({ accounts, sessions, sql }: AccountRouteDependencies): RouteDefinition[] {
+function settingRoutes({ accounts, sessions, sql }: AccountRouteDependencies): RouteDefinition[] {
   return [
     route({
       ...ofSession,

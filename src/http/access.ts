@@ -60,8 +60,8 @@ export function assertRole(
     throw roleNotPermitted("operator_viewer");
   }
   if (role === undefined || !("scope" in access)) return;
-  const isOwnOnly = access.kind === "administration" && access.isForManagement === true;
-  if (isOwnOnly && ROLE_RIGHTS[role].isSelfOnly) throw roleNotPermitted(role);
+  const isForManagers = access.kind === "administration" && access.isForManagement === true;
+  if (isForManagers && ROLE_RIGHTS[role].isSelfOnly) throw roleNotPermitted(role);
   if (!mayCall(role, access.scope, method)) throw roleNotPermitted(role);
 }
 

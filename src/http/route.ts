@@ -18,7 +18,7 @@ export type KeyAccess =
   | {
       readonly kind: "administration";
       readonly scope: Scope;
-      /** True if secret keys, and members who see only what is their own, are rejected. */
+      /** True if secret keys, and members with a role for their keys alone, are rejected. */
       readonly isForManagement?: true;
     }
   /** Endpoints that describe models: like administration, but calls are not counted. */
@@ -57,7 +57,7 @@ export interface ResponseDescription {
   readonly eventSchema?: TSchema;
 }
 
-/** The person of a session who signed in with an account. */
+/** The person of a session that was started with an account. */
 export interface SessionPerson {
   readonly id: string;
   readonly email: string;

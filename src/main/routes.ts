@@ -11,6 +11,7 @@ import { keyRoutes } from "../accounts/keys/routes.ts";
 import { Members } from "../accounts/members/members.ts";
 import { memberRoutes } from "../accounts/members/routes.ts";
 import { organizationRoutes } from "../accounts/organizations/routes.ts";
+import { operatorPeopleRoutes } from "../accounts/people/operator-routes.ts";
 import { providerKeyRoutes } from "../accounts/provider-keys/routes.ts";
 import { scimRoutes } from "../accounts/scim/routes.ts";
 import { scimTokenRoutes } from "../accounts/scim/token-routes.ts";
@@ -58,13 +59,17 @@ export function mountedRoutes(
   const canModerate = config.moderationModel !== undefined;
   const definitionsOf = (kind: "preset" | "guardrail") =>
     new DefinitionService({ sql, clock, cache: definitions }, kind);
+  const members = new Members({ sql, clock });
   const routes: RouteDefinition[] = [
     ...services.routes,
     ...modelRoutes(new ModelCatalogue(services)),
     ...keyRoutes(new ApiKeys({ sql, ...world, clock, rates: services.coordination.rates }), clock),
     ...budgetRoutes(new SubjectBudgets(services)),
     ...teamRoutes(new Teams({ sql, clock })),
-    ...memberRoutes(new Members({ sql, clock }), { baseUrl: publicUrl, mail: dashboard.mail }),
+    ...memberRoutes(members, { baseUrl: publicUrl, mail: dashboard.mail }),
+    ...operatorPeopleRoutes({
+      ...{ sql, accounts: dashboard.accounts, members, mail: dashboard.mail, publicUrl },
+    }),
     ...scimTokenRoutes(new ScimTokens({ sql, clock, organizations: world.organizations })),
     ...identityProviderRoutes(dashboard.identityProviders),
     ...scimRoutes({ sql, clock, publicUrl }),

@@ -185,6 +185,44 @@ test("the first operator gets an account by a link, once, and owns the first org
   expect(await firstOperatorLink(gateway.sql, Date.now())).toBeUndefined();
 });
 
+test("operators invite the first owner, make links for passwords, and manage operators", async () => {
+  const operator = await addOperator(gateway);
+  const admin = (method: string, path: string, body?: unknown) =>
+    manage(gateway, method, `admin/${path}`, body, operator);
+  const organizationId = (await gateway.addOrganization()).id;
+  const email = uniqueEmail();
+  const path = `organizations/${organizationId}/invitations`;
+  const invited = await admin("POST", path, { email, role: "owner" });
+  const token = invited.body.url.split("#")[1];
+  const body = { token, name: "Owner", password: PASSWORD };
+  const owner = await browserOf(gateway, await ask("invitation/accept", body), email);
+  expect(owner.state.person.role).toBe("owner");
+  const unknown = await admin("POST", "organizations/org_0/invitations", { email, role: "owner" });
+  expect(unknown.body.error.code).toBe("organization_not_found");
+
+  const link = (await admin("POST", "password_links", { email })).body.url.split("#")[1];
+  const reset = { token: link, password: "yet another password" };
+  expect((await ask("password/reset", reset)).status).toBe(200);
+  expect((await ask("password/reset", reset)).status).toBe(404);
+  expect((await owner.call("GET", "account")).status).toBe(401);
+
+  const made = await admin("POST", "operators", { email, role: "operator_viewer" });
+  expect(made).toMatchObject({ status: 201, body: { email, role: "operator_viewer" } });
+  const signedIn = await signInWith(gateway, email, "yet another password");
+  const viewer = await browserOf(gateway, signedIn, email);
+  expect((await viewer.call("GET", "v1/admin/organizations")).status).toBe(200);
+  const changed = await viewer.call("POST", "v1/admin/operators", { email, role: "operator" });
+  expect(changed.status).toBe(403);
+  const { id } = viewer.state.person;
+  await admin("POST", "operators", { email, role: "operator" });
+  const listed = await admin("GET", "operators");
+  for (const other of listed.body.data.filter((one: Json) => one.id !== id)) {
+    expect((await admin("DELETE", `operators/${other.id}`)).status).toBe(200);
+  }
+  const last = await admin("DELETE", `operators/${id}`);
+  expect(last).toMatchObject({ status: 409, body: { error: { code: "last_owner" } } });
+});
+
 test("sessions and keys of a member who is deactivated or removed end within a second", async () => {
   const team = await manage(gateway, "POST", "teams", { name: crypto.randomUUID() });
   const developer = await joined(gateway, "developer", { team_ids: [team.body.id] });

@@ -49,7 +49,7 @@ const optionalFields = {
     Type.Array(rule, {
       maxItems: MAX_RULES,
       description:
-        "Who gets which role. Of several rules for an organization, the highest role counts, and all teams. Roles end at the first sign-in at which no rule grants them.",
+        "The role of each group of people. Of several rules for an organization, the highest role counts, and all teams. Roles end at the first sign-in at which no rule grants them.",
     }),
   ),
 };

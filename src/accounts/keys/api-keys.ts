@@ -14,7 +14,7 @@ import {
   noteKeyUse,
   ScopesNotHeldError,
   TooManyKeysError,
-  TooManyOwnKeysError,
+  TooManyOwnerKeysError,
 } from "../../../db/queries/api-keys.ts";
 import { shownOwnerId } from "../../http/limited-keys.ts";
 import { generateApiKey, hashApiKey, keyPrefix } from "../../lib/api-key-format.ts";
@@ -80,19 +80,20 @@ export class ApiKeys {
     const scopes = grantedToNew(caller, settings.scopes);
     const { organizations, clock } = this.#dependencies;
     const ownerId = shownOwnerId(caller);
-    const own = ownerId === undefined ? {} : await this.#ofDeveloper(caller, ownerId, settings);
+    const enforced =
+      ownerId === undefined ? {} : await this.#ofDeveloper(caller, ownerId, settings);
     const { key: secret } = generateApiKey("secret");
     const record = newKey({
       organizationId: caller.organizationId,
       kind: "secret",
       secret,
       nowMs: clock.nowMs(),
-      settings: { ...settings, ...own, scopes },
+      settings: { ...settings, ...enforced, scopes },
     });
     const organization = organizations.get(caller.organizationId);
     await withGatewayErrors(
       organization.ask("createKey", {
-        key: ownerId === undefined ? record : { ...record, isOwnersOwn: true },
+        key: ownerId === undefined ? record : { ...record, isSelfService: true },
         ...{ eventId: newId("evt"), author },
       }),
     );
@@ -139,11 +140,11 @@ export class ApiKeys {
     const ownerId = shownOwnerId(caller);
     if (ownerId === undefined) return changed;
     if (changed.ownerId !== undefined) throw ownedByOthers();
-    const own = await this.#ofDeveloper(caller, ownerId, { ...target, ...changed });
+    const allowed = await this.#ofDeveloper(caller, ownerId, { ...target, ...changed });
     const names = Object.keys(changed) as (keyof ApiKeySettings)[];
     const bounded = names.map((name) => [
       name,
-      own[name] === undefined ? changed[name] : own[name],
+      allowed[name] === undefined ? changed[name] : allowed[name],
     ]);
     return Object.fromEntries(bounded);
   }
@@ -238,7 +239,7 @@ export async function withGatewayErrors<Result>(change: Promise<Result>): Promis
       );
     }
     if (error instanceof NoSuchTeamError) throw noSuch("team");
-    if (error instanceof TooManyOwnKeysError) {
+    if (error instanceof TooManyOwnerKeysError) {
       const message = `The policy of your team allows ${error.maxKeys} keys. Delete one first.`;
       throw new GatewayError("quota_exceeded", message);
     }

@@ -1,5 +1,6 @@
 import { authored } from "../../../db/authored.ts";
-import type { Database } from "../../../db/client.ts";
+import { type Database, sqlState } from "../../../db/client.ts";
+import { FOREIGN_KEY_VIOLATION } from "../../../db/error-states.ts";
 import {
   AlreadyMemberError,
   changeMember,
@@ -111,11 +112,24 @@ export class Members {
     author: Author,
   ): Promise<{ invitation: Invitation; token: string }> {
     assertMayGrant(granter, role);
+    return this.inviteTo(granter.key.organizationId, { email, role, teamIds }, author);
+  }
+
+  /** Invites a person on behalf of the operator, like `invite`. Throws 404 if the organization does not exist. */
+  async inviteTo(
+    organizationId: string,
+    {
+      email,
+      role,
+      teamIds,
+    }: { readonly email: string; readonly role: Role; readonly teamIds: readonly string[] },
+    author: Author,
+  ): Promise<{ invitation: Invitation; token: string }> {
     const { sql, clock } = this.#dependencies;
     const { token, tokenHash } = newLinkSecret();
     const createdAtMs = clock.nowMs();
     const invitation = {
-      ...{ id: newId("inv"), organizationId: granter.key.organizationId, email, role },
+      ...{ id: newId("inv"), organizationId, email, role },
       ...{ teamIds: [...new Set(teamIds)], createdAtMs },
       expiresAtMs: createdAtMs + INVITATION_DAYS * DAY_MS,
     };
@@ -144,7 +158,7 @@ export class Members {
   }
 }
 
-/** Throws 403 if the caller cannot give a role, or take it away. Nobody grants rights that the caller lacks. */
+/** Throws 403 if the caller cannot give a role, or take it away. No caller grants rights that it does not have. */
 export function assertMayGrant({ key, role }: Granter, granted: Role): void {
   if (role !== undefined) {
     if (mayGrant(role, granted)) return;
@@ -177,6 +191,9 @@ async function withGatewayErrors<Result>(change: Promise<Result>): Promise<Resul
 }
 
 function toGatewayError(error: unknown): unknown {
+  if (sqlState(error) === FOREIGN_KEY_VIOLATION) {
+    return new GatewayError("organization_not_found", "There is no such organization.");
+  }
   if (error instanceof LastOwnerError) {
     const message = "The organization needs an active owner. Make another member an owner first.";
     return new GatewayError("last_owner", message, { cause: error });

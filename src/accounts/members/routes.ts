@@ -55,7 +55,7 @@ const changeBody = Type.Object(
   { additionalProperties: false },
 );
 
-const inviteBody = Type.Object(
+export const inviteBody = Type.Object(
   {
     email,
     role,
@@ -93,7 +93,7 @@ const invitationFields = {
   accepted_at: nullable(Type.String()),
 };
 const invitation = Type.Object(invitationFields, { title: "Invitation" });
-const newInvitation = Type.Object(
+export const newInvitation = Type.Object(
   {
     ...invitationFields,
     url: Type.String({ description: "The link, which works once. It is never returned again." }),
@@ -128,7 +128,7 @@ function memberShape(record: Member) {
   };
 }
 
-function invitationShape(record: Invitation) {
+export function invitationShape(record: Invitation) {
   return {
     id: record.id,
     email: record.email,

@@ -204,8 +204,8 @@ class ScimUsers {
   }
 
   /**
-   * Changes address and name of an account, which only the identity provider of its sole organization may do: whoever
-   * sets the address of an account can take it over.
+   * Changes address and name of an account, which only the identity provider of its sole organization may do: an
+   * address that others can set would let them take the account over.
    */
   async #rename(
     { personId, isManaged, email: before }: ScimUser,

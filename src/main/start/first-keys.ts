@@ -29,7 +29,7 @@ type FirstKeys =
   | {
       readonly kind: "shown";
       readonly secretKey: string;
-      /** Of the link that creates the account of the first operator. */
+      /** The token of the link that creates the account of the first operator. */
       readonly operatorToken: string | undefined;
     }
   | { readonly kind: "file"; readonly path: string; readonly file: FirstKeysFile };
