@@ -189,7 +189,7 @@ test("operators invite the first owner, make links for passwords, and manage ope
   const operator = await addOperator(gateway);
   const admin = (method: string, path: string, body?: unknown) =>
     manage(gateway, method, `admin/${path}`, body, operator);
-  const organizationId = (await gateway.addOrganization()).id;
+  const organizationId = (await gateway.addOrganization()).organization.id;
   const email = uniqueEmail();
   const path = `organizations/${organizationId}/invitations`;
   const invited = await admin("POST", path, { email, role: "owner" });
