@@ -141,6 +141,18 @@ test("apply adds, changes and deletes in one step, which a running gateway follo
   expect(stub.requests.at(-1)!.authorization).toBe("Bearer sk-stored-1234567890");
 });
 
+test("a model with alias_of is stored as an alias, and applying it again changes nothing", async () => {
+  const config = await exported();
+  const path = written({
+    ...config,
+    models: [...config.models!, { id: "old", alias_of: "acme/one" }],
+  });
+  expect((await cli("apply", path)).stdout).toBe("add alias old\n");
+  expect((await exported()).aliases).toContainEqual({ id: "old", models: [{ id: "acme/one" }] });
+  expect((await cli("apply", path)).stdout).toBe("No differences.\n");
+  expect((await cli("apply", written(config))).stdout).toBe("delete alias old\n");
+});
+
 test("a file with one fault changes nothing", async () => {
   const config = await exported();
   const faulty = [
