@@ -1,38 +1,23 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { startTestGateway, type TestGateway } from "../support/gateway.ts";
-import { MASTER_KEY } from "../support/master-key.ts";
-import { addOperator } from "../support/operator-keys.ts";
 import { type StubProvider, startStubProvider } from "../support/stub-provider.ts";
 import { until } from "../support/until.ts";
-import { runCliHere } from "./cli-runs.ts";
+import { type ImportGateway, startImportGateway } from "./import-gateway.ts";
 
-type Fields = Record<string, unknown>;
-
-const folder = mkdtempSync(join(tmpdir(), "gateway-import-apply-"));
-let gateway: TestGateway;
-let operator: string;
 let stub: StubProvider;
-let environment: Record<string, string>;
+let target: ImportGateway;
 
 beforeAll(async () => {
   stub = startStubProvider();
-  gateway = await startTestGateway({ configuration: {} });
-  operator = await addOperator(gateway);
-  environment = {
-    DATABASE_URL: gateway.databaseUrl,
-    GATEWAY_MASTER_KEY: Buffer.from(MASTER_KEY).toString("base64"),
-    DATA_DIR: folder,
+  target = await startImportGateway();
+  Object.assign(target.environment, {
     HOUSE_URL: stub.url,
     HOUSE_KEY: "sk-of-a-variable-12345678",
-  };
+  });
 });
 afterAll(async () => {
-  await gateway?.stop();
+  await target?.stop();
   stub.stop();
-  rmSync(folder, { recursive: true });
 });
 
 const deployment = (name: string, model: string, key: string) =>
@@ -50,53 +35,30 @@ router_settings:
   model_group_alias: { gpt-4: gpt-4o, dear: unpriced }
 `;
 
-function fileOf(text: string): string {
-  const path = join(folder, `${Bun.hash(text)}.yaml`);
-  writeFileSync(path, text);
-  return path;
-}
-
-const imported = (text: string, ...args: string[]) =>
-  runCliHere(environment, "import", "litellm", fileOf(text), ...args);
-
-async function stored(kind: string): Promise<Fields[]> {
-  const response = await gateway.request("GET", `/v1/admin/${kind}`, undefined, { key: operator });
-  const { data } = (await response.json()) as { data: Fields[] };
-  return data.filter(({ source }) => source === "stored");
-}
-
-const entries = async () => [
-  ...(await gateway.sql`SELECT kind, id, version FROM configuration_entries
-    WHERE deleted_at IS NULL ORDER BY kind, id`),
-];
-
-function chat(model: string) {
-  return gateway.request("POST", "/v1/chat/completions", {
-    model,
-    messages: [{ role: "user", content: "Hi" }],
-  });
-}
+const imported = (text: string, ...args: readonly string[]) =>
+  target.imported("litellm", text, ...args);
+const output = () => ["--output", join(target.folder, "out.json")];
 
 test("without --apply nothing is stored", async () => {
   expect(await imported(CONFIG)).toMatchObject({ exitCode: 0 });
-  expect(await imported(CONFIG, "--output", join(folder, "out.json"))).toMatchObject({
-    exitCode: 0,
-  });
-  expect(await entries()).toEqual([]);
+  expect(await imported(CONFIG, ...output())).toMatchObject({ exitCode: 0 });
+  expect(await target.entries()).toEqual([]);
 });
 
 test("--apply and --output exclude each other", async () => {
-  const { exitCode, stderr } = await imported(CONFIG, "--apply", "--output", join(folder, "x"));
+  const { exitCode, stderr } = await imported(CONFIG, "--apply", ...output());
   expect({ exitCode, stderr }).toEqual({
     exitCode: 2,
     stderr: "use --apply or --output, not both\n",
   });
-  expect(await entries()).toEqual([]);
+  expect(await target.entries()).toEqual([]);
 });
 
 test("--apply puts models, names and keys in force on a running gateway, keeps other entries, and reports what it left out", async () => {
   const alias = { id: "other", models: [{ id: "sandbox/chat" }] };
-  const created = await gateway.request("POST", "/v1/admin/aliases", alias, { key: operator });
+  const created = await target.gateway.request("POST", "/v1/admin/aliases", alias, {
+    key: target.operator,
+  });
   expect(created.status).toBe(201);
   const { exitCode, stdout, stderr } = await imported(CONFIG, "--apply");
   expect(exitCode, stderr).toBe(0);
@@ -117,29 +79,32 @@ test("--apply puts models, names and keys in force on a running gateway, keeps o
   expect(stdout).not.toMatch(/took: .*(unpriced|dear|groq\/)/);
   expect(stdout + stderr).not.toMatch(/sk-(literal|of-a-variable|router)/);
   const names = ["other", "gpt-4o", "literal", "gpt-4"];
-  await until("the aliases are in force", async () => (await stored("aliases")).length === 4);
-  expect((await stored("aliases")).map(({ id }) => id).sort()).toEqual(names.toSorted());
-  await until("the new provider is used", async () => (await chat("gpt-4o")).status === 200);
+  await until(
+    "the aliases are in force",
+    async () => (await target.stored("aliases")).length === 4,
+  );
+  expect((await target.stored("aliases")).map(({ id }) => id).sort()).toEqual(names.toSorted());
+  await until("the new provider is used", async () => (await target.chat("gpt-4o")).status === 200);
   for (const [name, model, key] of [
     ["gpt-4o", "house-4o", "sk-of-a-variable-12345678"],
     ["gpt-4", "house-4o", "sk-of-a-variable-12345678"],
     ["literal", "house-small", "sk-literal-123456789"],
   ] as const) {
-    const response = await chat(name);
+    const response = await target.chat(name);
     expect(response.status, await response.text()).toBe(200);
     expect(stub.requests.at(-1)).toMatchObject({ authorization: `Bearer ${key}`, body: { model } });
   }
-  expect((await chat("dear")).status).toBe(404);
+  expect((await target.chat("dear")).status).toBe(404);
 });
 
 test("a second --apply changes nothing", async () => {
-  const before = await entries();
+  const before = await target.entries();
   const { exitCode, stdout } = await imported(CONFIG, "--apply");
   expect({ exitCode, end: stdout.split("\n").at(-2) }).toEqual({
     exitCode: 0,
     end: "No differences.",
   });
-  expect(await entries()).toEqual(before);
+  expect(await target.entries()).toEqual(before);
 });
 
 test("a name that already means a model here gives that model the endpoints of the name", async () => {
@@ -155,18 +120,18 @@ router_settings:
   expect(stdout).toContain("note: chat-2026-01-01 means sandbox/chat-2026-01-01 here, which has");
   expect(stdout).toContain("took: model sandbox/chat-2026-01-01 at openai-compatible\n");
   await until("the model has moved", async () => {
-    await chat("chat-2026-01-01");
+    await target.chat("chat-2026-01-01");
     return stub.requests.at(-1)?.body.model === "house-chat";
   });
 });
 
 test("an import that names a variable that is not set stores nothing", async () => {
-  const before = await entries();
+  const before = await target.entries();
   const text = CONFIG.replace("os.environ/HOUSE_KEY", "os.environ/NOT_SET_ANYWHERE").replace(
     "literal",
     "another",
   );
   const { exitCode, stderr } = await imported(text, "--apply");
   expect([exitCode, stderr.includes("NOT_SET_ANYWHERE is not set")]).toEqual([1, true]);
-  expect(await entries()).toEqual(before);
+  expect(await target.entries()).toEqual(before);
 });

@@ -1,23 +1,27 @@
 import { YAML } from "bun";
 import type { ModelEntry, ProviderEntry } from "../../../platform/config/file-schema.ts";
-import { PROVIDER_TYPES } from "../../../platform/config/provider-types.ts";
 import { UsageError } from "../command.ts";
 import { LITELLM_HINTS } from "./litellm-hints.ts";
-import { categoryOf, vendorModel } from "./litellm-vendors.ts";
 import {
   aliasId,
+  awsMember,
+  keyMember,
   list,
   type Members,
   members,
-  needsKey,
   number,
   numbersOf,
   ProviderList,
+  type Stated,
+  statedValue,
   type Translation,
   type TranslationOptions,
   text,
+  typeAt,
+  vertexMembers,
   withVersion,
 } from "./translation.ts";
+import { categoryOf, vendorModel } from "./vendors.ts";
 
 type Endpoint = NonNullable<ModelEntry["endpoints"]>[number];
 
@@ -145,27 +149,21 @@ class LitellmTranslator {
 
   #providerOf(stated: string, params: Members): ProviderEntry {
     const address = text(params.api_base) ?? text(params.base_url);
-    const isElsewhere = stated === "openai" && address !== undefined && !OPENAI_HOST.test(address);
-    const type = isElsewhere ? "openai-compatible" : stated;
-    const settings = {
+    const type = typeAt(stated, address);
+    return this.#providers.add({
       type,
       ...(address !== undefined && { base_url: withVersion(type, address) }),
       ...CLOUD_SETTINGS[type]?.(params),
-      ...keyOf(type, params),
-    };
-    return this.#providers.add(settings);
+      ...keyMember(type, statedIn(params.api_key)),
+    });
   }
 
   /** Replaces the names of variables by their values in members for which the file has no such form. */
   #withVariables(path: string, params: Members): Members {
     const values = Object.entries(params).flatMap(([member, stated]) => {
-      const name = VALUES_ONLY.has(member) ? variableName(text(stated)) : undefined;
-      if (name === undefined) return [];
-      const value = this.#options.environment[name];
-      if (value) return [[member, value]];
-      throw new UsageError(
-        `${path} takes ${member} from the variable ${name}: set it and try again`,
-      );
+      if (!VALUES_ONLY.has(member)) return [];
+      const value = statedValue(statedIn(stated), `${path} ${member}`, this.#options.environment);
+      return value === undefined ? [] : [[member, value]];
     });
     return { ...params, ...Object.fromEntries(values) };
   }
@@ -233,67 +231,34 @@ const CLOUD_SETTINGS: Readonly<Record<string, (params: Members) => Partial<Provi
     const version = text(params.api_version);
     return version === undefined ? {} : { api_version: version };
   },
-  bedrock: (params) => {
-    const region = text(params.aws_region_name);
-    const aws = {
-      ...(region !== undefined && { region }),
-      ...withVariable("access_key_id", "access_key_id_env", text(params.aws_access_key_id)),
-      ...withVariable(
-        "secret_access_key",
-        "secret_access_key_env",
-        text(params.aws_secret_access_key),
-      ),
-      ...withVariable("session_token", "session_token_env", text(params.aws_session_token)),
-    };
-    return Object.keys(aws).length === 0 ? {} : { aws };
-  },
-  vertex: (params) => {
-    const credentials = text(params.vertex_credentials);
-    const project = text(params.vertex_project);
-    const location = text(params.vertex_location);
-    return {
-      ...(project !== undefined && { project }),
-      ...(location !== undefined && { location }),
-      ...(credentials?.startsWith("{") && {
-        api_key: Buffer.from(credentials).toString("base64"),
-      }),
-      ...(credentials !== undefined &&
-        !credentials.startsWith("{") &&
-        withVariable("credentials_file", "api_key_env", credentials)),
-    };
-  },
+  bedrock: (params) =>
+    awsMember({
+      region: text(params.aws_region_name),
+      accessKeyId: statedIn(params.aws_access_key_id),
+      secretAccessKey: statedIn(params.aws_secret_access_key),
+      sessionToken: statedIn(params.aws_session_token),
+    }),
+  vertex: (params) =>
+    vertexMembers(
+      text(params.vertex_project),
+      text(params.vertex_location),
+      statedIn(params.vertex_credentials),
+    ),
 };
 
-/** Returns the key of a provider. A hosted one without a key gets it from its usual variable. */
-function keyOf(type: string, params: Members): Partial<ProviderEntry> {
-  const key = text(params.api_key);
-  if (key !== undefined) return withVariable("api_key", "api_key_env", key);
-  return needsKey(type) && !(type in CLOUD_SETTINGS)
-    ? { api_key_env: `${PROVIDER_TYPES[type]!.environmentPrefix}_API_KEY` }
-    : {};
+/** Returns a value of the file, which can name a variable, as in `os.environ/OPENAI_API_KEY`. */
+function statedIn(value: unknown): Stated | undefined {
+  const stated = text(value);
+  if (stated === undefined) return undefined;
+  const variable = /^os\.environ\/(.+)$/.exec(stated)?.[1];
+  return variable === undefined ? { value: stated } : { variable };
 }
-
-/** Returns a member with a value, or the one that names the variable of the value. */
-function withVariable(
-  member: string,
-  variableMember: string,
-  value: string | undefined,
-): Record<string, string> {
-  if (value === undefined) return {};
-  const name = variableName(value);
-  return name === undefined ? { [member]: value } : { [variableMember]: name };
-}
-
-const variableName = (value: string | undefined): string | undefined =>
-  value?.startsWith("os.environ/") ? value.slice("os.environ/".length) : undefined;
 
 /** Members of `litellm_params` whose counterpart cannot name a variable. */
 const VALUES_ONLY = new Set([
   ...["model", "api_base", "base_url", "api_version"],
   ...["aws_region_name", "vertex_project", "vertex_location"],
 ]);
-
-const OPENAI_HOST = /^https:\/\/(?:[a-z]+\.)?api\.openai\.com(?:\/|$)/;
 
 /** Members of the file for LiteLLM's prices. */
 const PRICES: Readonly<Record<string, string>> = {

@@ -1,7 +1,7 @@
-import { splitSecrets } from "../../../accounts/configuration/entry-secrets.ts";
 import type { Environment } from "../../../platform/config/environment.ts";
 import type { ConfigFile, ProviderEntry } from "../../../platform/config/file-schema.ts";
 import { PROVIDER_TYPES } from "../../../platform/config/provider-types.ts";
+import { UsageError } from "../command.ts";
 
 /** The configuration of another gateway in the form of this gateway's file. */
 export interface Translation {
@@ -22,6 +22,15 @@ export interface TranslationOptions {
 }
 
 export type Members = Record<string, unknown>;
+
+/** Returns the value of a JSON text. Throws UsageError, without the text, which can contain keys. */
+export function parseJson(source: string): unknown {
+  try {
+    return JSON.parse(source);
+  } catch {
+    throw new UsageError("the file is not JSON");
+  }
+}
 
 export function members(value: unknown): Members {
   const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
@@ -91,6 +100,88 @@ export class ProviderList {
   }
 }
 
+/** A value in the file of another gateway, or the name of the variable that has it. */
+export type Stated = { readonly value: string } | { readonly variable: string };
+
+/** Returns a member with the value, or the one with the variable's name. */
+export function statedMember(member: string, stated: Stated | undefined): Record<string, string> {
+  if (stated === undefined) return {};
+  return "value" in stated ? { [member]: stated.value } : { [`${member}_env`]: stated.variable };
+}
+
+/**
+ * Returns the value for a member that cannot name a variable. Throws UsageError if the variable is not set.
+ *
+ * @param setting the setting of the other gateway, for the message
+ */
+export function statedValue(
+  stated: Stated | undefined,
+  setting: string,
+  environment: Environment,
+): string | undefined {
+  if (stated === undefined || "value" in stated) return stated?.value;
+  const value = environment[stated.variable];
+  if (value) return value;
+  throw new UsageError(`${setting} is in the variable ${stated.variable}: set it and try again`);
+}
+
+/** Returns `openai-compatible` for OpenAI's type at another address, else the type. */
+export function typeAt(type: string, address: string | undefined): string {
+  const isElsewhere = type === "openai" && address !== undefined && !OPENAI_HOST.test(address);
+  return isElsewhere ? "openai-compatible" : type;
+}
+
+const OPENAI_HOST = /^https:\/\/(?:[a-z]+\.)?api\.openai\.com(?:\/|$)/;
+
+/** Returns the key of a provider. A hosted one without a key gets it from its usual variable. */
+export function keyMember(type: string, key: Stated | undefined): Record<string, string> {
+  if (key !== undefined || CLOUDS.includes(type)) return statedMember("api_key", key);
+  const { environmentPrefix, isSelfHosted } = PROVIDER_TYPES[type]!;
+  if (isSelfHosted === true || environmentPrefix === undefined) return {};
+  return { api_key_env: `${environmentPrefix}_API_KEY` };
+}
+
+/** Types whose machines can have an identity instead of a key. */
+const CLOUDS = ["azure", "bedrock", "vertex"];
+
+/** The accesses to a cloud that other gateways state, each under its own names. */
+interface CloudAccess {
+  readonly region?: string | undefined;
+  readonly accessKeyId?: Stated | undefined;
+  readonly secretAccessKey?: Stated | undefined;
+  readonly sessionToken?: Stated | undefined;
+}
+
+/** Returns the member `aws` of a provider, if anything of it is stated. */
+export function awsMember(access: CloudAccess): Pick<ProviderEntry, "aws"> {
+  const aws = {
+    ...(access.region !== undefined && { region: access.region }),
+    ...statedMember("access_key_id", access.accessKeyId),
+    ...statedMember("secret_access_key", access.secretAccessKey),
+    ...statedMember("session_token", access.sessionToken),
+  };
+  return Object.keys(aws).length === 0 ? {} : { aws };
+}
+
+/** Returns the members of a provider at Vertex AI. Credentials are JSON, a path, or the variable with the JSON. */
+export function vertexMembers(
+  project: string | undefined,
+  location: string | undefined,
+  credentials: Stated | undefined,
+): Partial<ProviderEntry> {
+  const isPath =
+    credentials !== undefined && "value" in credentials && !credentials.value.startsWith("{");
+  const json =
+    credentials !== undefined && "value" in credentials && !isPath
+      ? { value: Buffer.from(credentials.value).toString("base64") }
+      : credentials;
+  return {
+    ...(project !== undefined && { project }),
+    ...(location !== undefined && { location }),
+    ...statedMember(isPath ? "credentials_file" : "api_key", json),
+  };
+}
+
 /** Adds the version segment of the type to an address that has no path. */
 export function withVersion(type: string, address: string): string {
   const usual = PROVIDER_TYPES[type]!.defaultBaseUrl ?? OPENAI_VERSION[type];
@@ -104,41 +195,27 @@ const OPENAI_VERSION: Readonly<Record<string, string>> = {
   "openai-compatible": "http://127.0.0.1/v1",
 };
 
-/** Returns true for a type whose providers cannot be used without a key. */
-export function needsKey(type: string): boolean {
-  const { environmentPrefix, isSelfHosted } = PROVIDER_TYPES[type]!;
-  return isSelfHosted !== true && environmentPrefix !== undefined;
-}
-
 /** Stands for a key in a printed configuration. It is no valid key, so it cannot be used by mistake. */
 const LEFT_OUT = "<key left out>";
+
+/** Members of a provider, of its `aws` and of its `api_keys` that hold secrets. */
+const SECRETS = ["api_key", "key", "access_key_id", "secret_access_key", "session_token"];
 
 /** Returns the configuration without keys, and the ids of the providers that had some. */
 export function withoutKeys(config: ConfigFile): {
   readonly config: ConfigFile;
   readonly providers: readonly string[];
 } {
-  const hidden: string[] = [];
+  const hidden = new Set<string>();
   const providers = config.providers?.map((provider) => {
-    const shown = hideKeys(provider, splitSecrets(provider).secrets) as ProviderEntry;
-    if (JSON.stringify(shown) !== JSON.stringify(provider)) hidden.push(provider.id);
-    return shown;
+    const text = JSON.stringify(provider, (name, value) => {
+      if (!SECRETS.includes(name)) return value;
+      hidden.add(provider.id);
+      return LEFT_OUT;
+    });
+    return JSON.parse(text) as ProviderEntry;
   });
-  return { config: { ...config, ...(providers && { providers }) }, providers: hidden };
-}
-
-/** Replaces texts in members that hold secrets. Names of variables, regions and weights stay. */
-function hideKeys(value: unknown, secrets: unknown): unknown {
-  if (secrets === undefined) return value;
-  if (typeof secrets === "string") return LEFT_OUT;
-  if (Array.isArray(secrets)) return secrets.map((one) => hideKeys(one, one));
-  if (typeof secrets !== "object" || secrets === null) return value;
-  const members = Object.entries(value as object).map(([name, one]) => {
-    const secret = (secrets as Members)[name];
-    const isShown = name.endsWith("_env") || name === "region";
-    return [name, isShown ? one : hideKeys(one, secret)];
-  });
-  return Object.fromEntries(members);
+  return { config: { ...config, ...(providers && { providers }) }, providers: [...hidden] };
 }
 
 /** Returns one line for each entry that was translated, and each setting that was left out. */

@@ -14,7 +14,9 @@ import {
   type Report,
   UsageError,
 } from "../command.ts";
+import { translateBifrost } from "../import/bifrost.ts";
 import { translateLitellm } from "../import/litellm.ts";
+import { translatePortkey } from "../import/portkey.ts";
 import { soundConfig } from "../import/sound-config.ts";
 import {
   reportOf,
@@ -27,6 +29,8 @@ import {
 interface Importer {
   readonly verb: string;
   readonly summary: string;
+  /** True if the ids of the models need an author. */
+  readonly needsAuthor: boolean;
   /** Throws UsageError if the text is not such a file. */
   translate(text: string, options: TranslationOptions): Translation;
 }
@@ -35,18 +39,33 @@ const IMPORTERS: readonly Importer[] = [
   {
     verb: "litellm",
     summary: "Translates a config.yaml of LiteLLM's proxy.",
+    needsAuthor: true,
     translate: translateLitellm,
+  },
+  {
+    verb: "bifrost",
+    summary: "Translates a config.json of Bifrost.",
+    needsAuthor: false,
+    translate: translateBifrost,
+  },
+  {
+    verb: "portkey",
+    summary: "Translates configs of Portkey, each as an alias.",
+    needsAuthor: true,
+    translate: translatePortkey,
   },
 ];
 
-function importCommand({ verb, summary, translate }: Importer): Command {
+function importCommand({ verb, summary, needsAuthor, translate }: Importer): Command {
   const command: Command = {
     noun: "import",
     verb,
     summary,
     options: {
       apply: { meaning: "store the configuration, as config apply does; other entries stay" },
-      author: { value: "NAME", meaning: "author in the ids of the models (default: team)" },
+      ...(needsAuthor && {
+        author: { value: "NAME", meaning: "author in the ids of the models (default: team)" },
+      }),
       output: { value: "FILE", meaning: "new file to write, readable only by its owner" },
     },
     positional: "FILE",
