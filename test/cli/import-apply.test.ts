@@ -29,6 +29,9 @@ ${deployment("gpt-4o", "house-4o", "os.environ/HOUSE_KEY")}
 ${deployment("literal", "house-small", "sk-literal-123456789")}
   - model_name: unpriced
     litellm_params: { model: groq/no-such-model, api_key: sk-router-12345678 }
+${deployment("partly", "house-partly", "os.environ/HOUSE_KEY")}
+  - model_name: partly
+    litellm_params: { model: groq/no-such-model, api_key: sk-router-12345678 }
   - model_name: machine
     litellm_params: { model: sagemaker/jumpstart }
 router_settings:
@@ -66,8 +69,9 @@ test("--apply puts models, names and keys in force on a running gateway, keeps o
   for (const line of [
     "took: model team/gpt-4o at openai-compatible",
     "took: alias gpt-4 of team/gpt-4o",
-    "left out: model_list[3] (machine): the provider sagemaker has no type here",
+    "left out: model_list[5] (machine): the provider sagemaker has no type here",
     "left out: model team/unpriced (team/unpriced) is not a built-in model",
+    "left out: team/partly at groq: model team/partly (team/partly) is not a built-in model",
     "left out: alias dear: its models are left out",
     "add model team/literal",
   ]) {
@@ -78,10 +82,10 @@ test("--apply puts models, names and keys in force on a running gateway, keeps o
   }
   expect(stdout).not.toMatch(/took: .*(unpriced|dear|groq\/)/);
   expect(stdout + stderr).not.toMatch(/sk-(literal|of-a-variable|router)/);
-  const names = ["other", "gpt-4o", "literal", "gpt-4"];
+  const names = ["other", "gpt-4o", "literal", "partly", "gpt-4"];
   await until(
     "the aliases are in force",
-    async () => (await target.stored("aliases")).length === 4,
+    async () => (await target.stored("aliases")).length === names.length,
   );
   expect((await target.stored("aliases")).map(({ id }) => id).sort()).toEqual(names.toSorted());
   await until("the new provider is used", async () => (await target.chat("gpt-4o")).status === 200);
@@ -89,6 +93,7 @@ test("--apply puts models, names and keys in force on a running gateway, keeps o
     ["gpt-4o", "house-4o", "sk-of-a-variable-12345678"],
     ["gpt-4", "house-4o", "sk-of-a-variable-12345678"],
     ["literal", "house-small", "sk-literal-123456789"],
+    ["partly", "house-partly", "sk-of-a-variable-12345678"],
   ] as const) {
     const response = await target.chat(name);
     expect(response.status, await response.text()).toBe(200);

@@ -1,8 +1,11 @@
 import {
+  type EntryChange,
   type EntryFault,
   faultsAfter,
 } from "../../../accounts/configuration/stored-configuration.ts";
+import { ConfigFaults } from "../../../platform/config/config-error.ts";
 import type { AliasEntry, ConfigFile, ModelEntry } from "../../../platform/config/file-schema.ts";
+import { checkFileModels } from "../../../providers/catalogue/configured-catalogue.ts";
 import type { OpenConfiguration } from "../actions/apply-configuration.ts";
 import { changesTo, readEntries } from "../actions/configuration-file.ts";
 
@@ -31,13 +34,79 @@ export async function soundConfig(
   const found = await faultsAfter(changes, sources.stored, live);
   const faults = found.filter(({ kind, id }) => entries[kind].has(id));
   if (faults.length === 0) return { config, leftOut: [], notes: [] };
-  const next = withoutFaults(config, faults);
+  const next =
+    (await withSoundEndpoints(config, faults, changes, configuration)) ??
+    withoutFaults(config, faults);
   const rest = await soundConfig(path, next.config, configuration);
   return {
     config: rest.config,
     leftOut: [...next.leftOut, ...rest.leftOut],
     notes: [...next.notes, ...rest.notes],
   };
+}
+
+/**
+ * Returns the configuration with the endpoints of faulty models that have no fault alone, or undefined if there are no
+ * such models.
+ */
+async function withSoundEndpoints(
+  config: ConfigFile,
+  faults: readonly EntryFault[],
+  changes: readonly EntryChange[],
+  { sources, live }: Omit<OpenConfiguration, "sql">,
+): Promise<SoundConfig | undefined> {
+  const faulty = new Set(faults.flatMap(({ kind, id }) => (kind === "model" ? [id] : [])));
+  const single = (config.models ?? []).flatMap((model) => {
+    if (!faulty.has(model.id)) return [];
+    const { endpoints = [] } = model;
+    return endpoints.map((endpoint, at) => ({
+      ...{ model, endpoint, probe: `${model.id}~${at}` },
+    }));
+  });
+  const probes = single.map(({ model, endpoint, probe }): EntryChange => {
+    return { kind: "model", id: probe, entry: { ...model, endpoints: [endpoint] } };
+  });
+  const others = changes.filter(({ kind, id }) => kind !== "model" || !faulty.has(id));
+  const found = await faultsAfter([...others, ...probes], sources.stored, live);
+  const isSound = (probe: string) => !found.some(({ id }) => id === probe);
+  const sound = single.filter(({ probe }) => isSound(probe));
+  if (sound.length === 0) return undefined;
+  const endpointsOf = (id: string) =>
+    sound.filter(({ model }) => model.id === id).map(({ endpoint }) => endpoint);
+  return {
+    config: {
+      ...config,
+      models: config.models!.map((model) => {
+        const endpoints = faulty.has(model.id) ? endpointsOf(model.id) : [];
+        return endpoints.length === 0 ? model : { ...model, endpoints };
+      }),
+    },
+    leftOut: single
+      .filter(({ model, probe }) => endpointsOf(model.id).length > 0 && !isSound(probe))
+      .map(({ model, endpoint, probe }) => {
+        const { message } = found.find(({ id }) => id === probe)!;
+        return `${model.id} at ${endpoint.provider}: ${message.replaceAll(probe, model.id)}`;
+      }),
+    notes: [],
+  };
+}
+
+/**
+ * Returns what a start with the configuration as its file would reject, such as a model without a price, one line each.
+ * Variables count as set.
+ */
+export async function faultsAtStart(config: ConfigFile): Promise<readonly string[]> {
+  const { providers = [], models = [] } = config;
+  const faults = new ConfigFaults();
+  await checkFileModels(
+    {
+      providers: providers.map(({ id, type, base_url: baseUrl = "" }) => ({ id, type, baseUrl })),
+      models: models.map((model) => ({ ...model, source: `model ${model.id}` })),
+      ...{ aliases: [], prices: [], sandbox: true, dataDir: "", modelListsSeconds: 0 },
+    },
+    faults,
+  );
+  return faults.all;
 }
 
 /** Returns the configuration without the faulty entries, and without those that only lead to these. */

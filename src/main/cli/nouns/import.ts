@@ -17,7 +17,7 @@ import {
 import { translateBifrost } from "../import/bifrost.ts";
 import { translateLitellm } from "../import/litellm.ts";
 import { translatePortkey } from "../import/portkey.ts";
-import { soundConfig } from "../import/sound-config.ts";
+import { faultsAtStart, soundConfig } from "../import/sound-config.ts";
 import {
   reportOf,
   type Translation,
@@ -76,12 +76,15 @@ function importCommand({ verb, summary, needsAuthor, translate }: Importer): Com
       if (options.apply !== undefined && options.output !== undefined) {
         throw new UsageError("use --apply or --output, not both");
       }
-      const translation = translate(readText(positional, context), {
+      const translated = translate(readText(positional, context), {
         author: authorOf(input),
         environment: context.environment,
         fileName: parse(positional).name,
       });
-      if (options.apply !== undefined) return applied(positional, translation, context);
+      if (options.apply !== undefined) return applied(positional, translated, context);
+      const faults = await faultsAtStart(translated.config);
+      const unusable = faults.map((fault) => `complete this before a start: ${fault}`);
+      const translation = { ...translated, notes: [...translated.notes, ...unusable] };
       if (options.output !== undefined) return written(options.output, translation, context);
       return printed(translation, context);
     },
