@@ -1,3 +1,4 @@
+import { printable } from "../../../lib/printable.ts";
 import type { Environment } from "../../../platform/config/environment.ts";
 import type { ConfigFile, ProviderEntry } from "../../../platform/config/file-schema.ts";
 import { PROVIDER_TYPES } from "../../../platform/config/provider-types.ts";
@@ -234,5 +235,5 @@ export function reportOf({ config, leftOut, notes }: Translation): readonly stri
     ),
     ...leftOut.map((line) => `left out: ${line}`),
     ...notes.map((line) => `note: ${line}`),
-  ];
+  ].map(printable);
 }

@@ -1,11 +1,16 @@
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { parse, resolve } from "node:path";
+import type { Database } from "../../../../db/client.ts";
+import { keyNames } from "../../../../db/queries/api-keys.ts";
+import { createdKeyShape } from "../../../accounts/keys/routes.ts";
 import {
   applyEntries,
   differencesText,
   withConfiguration,
 } from "../actions/apply-configuration.ts";
 import { readEntries } from "../actions/configuration-file.ts";
+import { addKeys } from "../actions/keys.ts";
+import { organizationIdOf, requireOrganization } from "../actions/organizations.ts";
 import {
   type Command,
   type CommandContext,
@@ -16,6 +21,7 @@ import {
 } from "../command.ts";
 import { translateBifrost } from "../import/bifrost.ts";
 import { translateLitellm } from "../import/litellm.ts";
+import { type KeyTranslation, translateLitellmKeys } from "../import/litellm-keys.ts";
 import { translatePortkey } from "../import/portkey.ts";
 import { faultsAtStart, soundConfig } from "../import/sound-config.ts";
 import {
@@ -33,6 +39,8 @@ interface Importer {
   readonly needsAuthor: boolean;
   /** Throws UsageError if the text is not such a file. */
   translate(text: string, options: TranslationOptions): Translation;
+  /** Translates a file with the keys of clients. Absent if the gateway cannot list them. */
+  translateKeys?(text: string, nowMs: number): KeyTranslation;
 }
 
 const IMPORTERS: readonly Importer[] = [
@@ -41,6 +49,7 @@ const IMPORTERS: readonly Importer[] = [
     summary: "Translates a config.yaml of LiteLLM's proxy.",
     needsAuthor: true,
     translate: translateLitellm,
+    translateKeys: translateLitellmKeys,
   },
   {
     verb: "bifrost",
@@ -56,7 +65,8 @@ const IMPORTERS: readonly Importer[] = [
   },
 ];
 
-function importCommand({ verb, summary, needsAuthor, translate }: Importer): Command {
+function importCommand(importer: Importer): Command {
+  const { verb, summary, needsAuthor, translate, translateKeys } = importer;
   const command: Command = {
     noun: "import",
     verb,
@@ -65,6 +75,16 @@ function importCommand({ verb, summary, needsAuthor, translate }: Importer): Com
       apply: { meaning: "store the configuration, as config apply does; other entries stay" },
       ...(needsAuthor && {
         author: { value: "NAME", meaning: "author in the ids of the models (default: team)" },
+      }),
+      ...(translateKeys && {
+        keys: {
+          value: "FILE",
+          meaning: "with --apply: answer of /key/list?return_full_object=true, to create its keys",
+        },
+        org: {
+          value: "ID",
+          meaning: "with --keys: id of the organization; not needed if only one exists",
+        },
       }),
       output: { value: "FILE", meaning: "new file to write, readable only by its owner" },
     },
@@ -76,12 +96,21 @@ function importCommand({ verb, summary, needsAuthor, translate }: Importer): Com
       if (options.apply !== undefined && options.output !== undefined) {
         throw new UsageError("use --apply or --output, not both");
       }
+      if (options.keys !== undefined && options.apply === undefined) {
+        throw new UsageError("--keys needs --apply");
+      }
+      const keys =
+        options.keys === undefined
+          ? undefined
+          : translateKeys!(readText(options.keys, context), context.nowMs());
       const translated = translate(readText(positional, context), {
         author: authorOf(input),
         environment: context.environment,
         fileName: parse(positional).name,
       });
-      if (options.apply !== undefined) return applied(positional, translated, context);
+      if (options.apply !== undefined) {
+        return applied(input, translated, keys, context);
+      }
       const faults = await faultsAtStart(translated.config);
       const unusable = faults.map((fault) => `complete this before a start: ${fault}`);
       const translation = { ...translated, notes: [...translated.notes, ...unusable] };
@@ -127,22 +156,56 @@ const textOf = (translation: Translation) =>
     .map((line) => `${line}\n`)
     .join("");
 
-/** Stores the configuration, without the models that this gateway could not offer. */
-function applied(path: string, translation: Translation, context: CommandContext): Promise<Report> {
+/** Stores the configuration, without the entries that this gateway could not use, then creates the keys. */
+function applied(
+  { positional: path, options }: CommandInput,
+  translation: Translation,
+  keys: KeyTranslation | undefined,
+  context: CommandContext,
+): Promise<Report> {
   return withConfiguration(context, async (configuration) => {
-    const { config, leftOut, notes } = await soundConfig(path, translation.config, configuration);
-    const sound = {
-      config,
-      leftOut: [...translation.leftOut, ...leftOut],
-      notes: [...translation.notes, ...notes],
-    };
-    const entries = readEntries(path, config, configuration.sources.keyring);
+    const { sql, sources } = configuration;
+    const given = keys && (await organizationIdOf(sql, options.org));
+    const organizationId = given && (await requireOrganization(sql, given)).id;
+    const sound = await soundConfig(path!, translation.config, configuration);
+    const entries = readEntries(path!, sound.config, sources.keyring);
     const differences = await applyEntries(entries, configuration, { keepsOthers: true });
+    const created =
+      organizationId === undefined
+        ? { keys: [], leftOut: [] }
+        : await createKeys(sql, organizationId, keys!, context.nowMs());
+    const whole = {
+      config: sound.config,
+      leftOut: [...translation.leftOut, ...sound.leftOut, ...created.leftOut],
+      notes: [...translation.notes, ...sound.notes],
+    };
+    const secrets = created.keys.map(({ record, secret }) => `key ${record.name}: ${secret}\n`);
+    const end = secrets.length === 0 ? "" : "The keys are shown only once.\n";
     return {
-      data: { applied: true, differences, left_out: sound.leftOut, notes: sound.notes },
-      text: `${textOf(sound)}${differencesText(differences)}`,
+      data: {
+        ...{ applied: true, differences, left_out: whole.leftOut, notes: whole.notes },
+        keys: created.keys.map(({ record, secret }) => createdKeyShape(record, secret)),
+      },
+      text: `${textOf(whole)}${differencesText(differences)}${secrets.join("")}${end}`,
     };
   });
+}
+
+/** Creates the keys whose names the organization does not have yet: all of them, or none. */
+async function createKeys(
+  sql: Database,
+  organizationId: string,
+  { keys, leftOut }: KeyTranslation,
+  nowMs: number,
+) {
+  const present = new Set(await keyNames(sql, organizationId));
+  const requests = keys
+    .filter(({ name }) => !present.has(name))
+    .map((settings) => ({ organizationId, kind: "secret" as const, settings }));
+  const known = keys
+    .filter(({ name }) => present.has(name))
+    .map(({ name }) => `key ${name}: the organization already has a key of this name`);
+  return { keys: await addKeys(sql, requests, nowMs), leftOut: [...leftOut, ...known] };
 }
 
 /** Largest file that is imported. Configurations have some kilobytes. */
