@@ -7,22 +7,24 @@ import { isSelfHosted, PROVIDER_TYPES } from "../../../platform/config/provider-
 import { UsageError } from "../command.ts";
 import { BIFROST_HINTS } from "./bifrost-hints.ts";
 import {
-  aliasId,
   awsMember,
   keyMember,
+  ProviderList,
+  type Stated,
+  statedValue,
+  typeAt,
+  vertexMembers,
+} from "./provider-members.ts";
+import {
+  aliasId,
   list,
   type Members,
   members,
   number,
-  ProviderList,
   parseJson,
-  type Stated,
-  statedValue,
   type Translation,
   type TranslationOptions,
   text,
-  typeAt,
-  vertexMembers,
 } from "./translation.ts";
 import { categoryOf, providerTypeOf } from "./vendors.ts";
 

@@ -3,23 +3,25 @@ import type { ModelEntry, ProviderEntry } from "../../../platform/config/file-sc
 import { UsageError } from "../command.ts";
 import { LITELLM_HINTS } from "./litellm-hints.ts";
 import {
-  aliasId,
   awsMember,
   keyMember,
+  ProviderList,
+  type Stated,
+  statedValue,
+  typeAt,
+  vertexMembers,
+  withVersion,
+} from "./provider-members.ts";
+import {
+  aliasId,
   list,
   type Members,
   members,
   number,
   numbersOf,
-  ProviderList,
-  type Stated,
-  statedValue,
   type Translation,
   type TranslationOptions,
   text,
-  typeAt,
-  vertexMembers,
-  withVersion,
 } from "./translation.ts";
 import { categoryOf, vendorModel } from "./vendors.ts";
 

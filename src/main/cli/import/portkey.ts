@@ -5,22 +5,24 @@ import type {
 } from "../../../platform/config/file-schema.ts";
 import { UsageError } from "../command.ts";
 import {
-  aliasId,
   awsMember,
   keyMember,
+  ProviderList,
+  type Stated,
+  statedValue,
+  typeAt,
+  vertexMembers,
+} from "./provider-members.ts";
+import {
+  aliasId,
   list,
   type Members,
   members,
   number,
-  ProviderList,
   parseJson,
-  type Stated,
-  statedValue,
   type Translation,
   type TranslationOptions,
   text,
-  typeAt,
-  vertexMembers,
 } from "./translation.ts";
 import { categoryOf, providerTypeOf, vendorInName } from "./vendors.ts";
 
