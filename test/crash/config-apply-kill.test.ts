@@ -33,7 +33,7 @@ beforeAll(async () => {
     );
   operatorKey = (await created("operator")).key;
   secretKey = (await created("secret")).key;
-  expect(await apply(0)).toMatchObject({ exitCode: 0 });
+  expect(await config("apply", 0)).toMatchObject({ exitCode: 0 });
 }, TIMEOUT_MS);
 afterAll(async () => {
   stub.stop();
@@ -71,8 +71,8 @@ function fileOf(number: number): string {
   return path;
 }
 
-const apply = (number: number) =>
-  runCliHere({ DATA_DIR: dataDir }, "config", "apply", fileOf(number));
+const config = (verb: "apply" | "diff", number: number) =>
+  runCliHere({ DATA_DIR: dataDir }, "config", verb, fileOf(number));
 
 /** Returns the stored entries as the gateway shows them, in the form of the file. */
 async function shownEntries(): Promise<Fields> {
@@ -91,8 +91,12 @@ async function shownEntries(): Promise<Fields> {
   return Object.fromEntries(await Promise.all(lists));
 }
 
-/** Fails if an entry, or the key that a chat reaches the provider with, is of another configuration. */
+/**
+ * Fails if an entry in the database or in the gateway, or the key that a chat reaches the provider with, is of another
+ * configuration.
+ */
 async function expectInForce(number: number): Promise<void> {
+  expect((await config("diff", number)).stdout).toBe("No differences.\n");
   const { providers, ...others } = configuration(number);
   const expected = { providers: providers.map(({ api_key: _, ...shown }) => shown), ...others };
   await until(`configuration ${number} is in force`, async () =>
@@ -197,7 +201,7 @@ const isStored = (number: number) =>
 /** Checks that all or nothing was applied, and that applying again has the new configuration in force. */
 async function expectAllOrNothing(number: number, isCommitted: boolean): Promise<void> {
   await expectInForce(isCommitted ? number : current);
-  const { exitCode, stdout } = await apply(number);
+  const { exitCode, stdout } = await config("apply", number);
   expect(exitCode).toBe(0);
   if (isCommitted) expect(stdout).toBe("No differences.\n");
   await expectInForce(number);
