@@ -134,6 +134,7 @@ test("each entry that was taken and each setting that was left out is named, and
   ]) {
     expect(report.filter((one) => one.startsWith(line))).toHaveLength(1);
   }
+  expect(stderr).not.toContain("complete this before a start");
   expect(stdout + stderr).not.toContain("sk-literal");
 });
 

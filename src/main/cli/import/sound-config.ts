@@ -5,6 +5,7 @@ import {
 } from "../../../accounts/configuration/stored-configuration.ts";
 import { ConfigFaults } from "../../../platform/config/config-error.ts";
 import type { AliasEntry, ConfigFile, ModelEntry } from "../../../platform/config/file-schema.ts";
+import { providerOfFile } from "../../../platform/config/providers.ts";
 import { checkFileModels } from "../../../providers/catalogue/configured-catalogue.ts";
 import type { OpenConfiguration } from "../actions/apply-configuration.ts";
 import { changesTo, readEntries } from "../actions/configuration-file.ts";
@@ -92,15 +93,30 @@ async function withSoundEndpoints(
 }
 
 /**
- * Returns what a start with the configuration as its file would reject, such as a model without a price, one line each.
- * Variables count as set.
+ * Returns the models that a start with the configuration as its file would reject, such as one without a price, one line
+ * each. Variables that the configuration names count as set.
  */
 export async function faultsAtStart(config: ConfigFile): Promise<readonly string[]> {
   const { providers = [], models = [] } = config;
+  // Amazon's region can be in the environment. Which one it is does not matter for this check.
+  const environment: Record<string, string> = { AWS_REGION: "us-east-1" };
+  JSON.stringify(providers, (name, value) => {
+    if (name.endsWith("_env")) environment[value] = "set";
+    return value;
+  });
+  const ofProviders = new ConfigFaults();
   const faults = new ConfigFaults();
   await checkFileModels(
     {
-      providers: providers.map(({ id, type, base_url: baseUrl = "" }) => ({ id, type, baseUrl })),
+      providers: providers.map((entry) => {
+        const { id, type, base_url: baseUrl = "" } = entry;
+        const source = `provider ${id}`;
+        return ofProviders.attempt(() => providerOfFile(environment, { ...entry, source }, true), {
+          id,
+          type,
+          baseUrl,
+        });
+      }),
       models: models.map((model) => ({ ...model, source: `model ${model.id}` })),
       ...{ aliases: [], prices: [], sandbox: true, dataDir: "", modelListsSeconds: 0 },
     },
