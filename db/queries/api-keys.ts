@@ -419,6 +419,13 @@ export function insertKeyEffect(key: NewKey, event: OutboxEvent): StatementEffec
   };
 }
 
+/** Returns the names of an organization's keys. */
+export async function keyNames(sql: Database, organizationId: string): Promise<string[]> {
+  const rows = await sql<{ name: string }[]>`
+    SELECT name FROM api_keys WHERE organization_id = ${organizationId} AND deleted_at IS NULL`;
+  return rows.map(({ name }) => name);
+}
+
 /**
  * Returns an effect that changes the given settings, at least one. Changed budgets may have been reached already. If
  * another instance has deleted the key in the meantime, nothing is changed or reported.

@@ -28,15 +28,23 @@ beforeAll(async () => {
         base_url: stub.url,
         api_key: "sk-in-the-file-12345678",
       },
+      {
+        ...{ id: "two-keys", type: "openai-compatible", base_url: stub.url },
+        api_keys: [{ key: "sk-in-the-file-12345678" }, { key_env: "SECOND_KEY", weight: 2 }],
+      },
     ],
   };
   writeFileSync(fileOfGateway, JSON.stringify(configuration));
-  gateway = await startTestGateway({ configuration });
+  gateway = await startTestGateway({
+    configuration,
+    environment: { SECOND_KEY: "sk-second-12345" },
+  });
   operator = await addOperator(gateway);
   environment = {
     DATABASE_URL: gateway.databaseUrl,
     GATEWAY_MASTER_KEY: Buffer.from(MASTER_KEY).toString("base64"),
     GATEWAY_CONFIG: fileOfGateway,
+    SECOND_KEY: "sk-second-12345",
     GROQ_API_KEY: "gsk-of-the-environment-1234",
     DATA_DIR: folder,
   };
@@ -94,7 +102,12 @@ const names = async () => {
 
 test("an export has the entries of all sources and no secret in clear, and applying it changes nothing", async () => {
   const config = await exported();
-  expect(config.providers!.map(({ id }) => id).sort()).toEqual(["filed", "groq", "one"]);
+  expect(config.providers!.map(({ id }) => id).sort()).toEqual([
+    "filed",
+    "groq",
+    "one",
+    "two-keys",
+  ]);
   expect(config.providers!.find(({ id }) => id === "groq")).toEqual({
     id: "groq",
     type: "groq",
@@ -139,6 +152,18 @@ test("apply adds, changes and deletes in one step, which a running gateway follo
   });
   expect(chat.status).toBe(200);
   expect(stub.requests.at(-1)!.authorization).toBe("Bearer sk-stored-1234567890");
+});
+
+test("a model with alias_of is stored as an alias, and applying it again changes nothing", async () => {
+  const config = await exported();
+  const path = written({
+    ...config,
+    models: [...config.models!, { id: "old", alias_of: "acme/one" }],
+  });
+  expect((await cli("apply", path)).stdout).toBe("add alias old\n");
+  expect((await exported()).aliases).toContainEqual({ id: "old", models: [{ id: "acme/one" }] });
+  expect((await cli("apply", path)).stdout).toBe("No differences.\n");
+  expect((await cli("apply", written(config))).stdout).toBe("delete alias old\n");
 });
 
 test("a file with one fault changes nothing", async () => {

@@ -63,6 +63,20 @@ const LLAMA_TERMS = {
   capabilities: ["streaming"],
 };
 
+test("an endpoint with a dated name of Claude has the terms of the name without the date", async () => {
+  const anthropic = { id: "anthropic", type: "anthropic", baseUrl: "https://c/v1" };
+  const modelOf = (model: string) =>
+    build({ id: "team/claude", endpoints: [{ provider: "anthropic", model }] }, [anthropic]);
+  const [dated, undated] = [
+    await modelOf("claude-sonnet-4-5-20250929"),
+    await modelOf("claude-sonnet-4-5"),
+  ];
+  expect(dated.endpoints[0]!.model).toBe("claude-sonnet-4-5-20250929");
+  expect([dated.prices, dated.contextLength]).toEqual([undated.prices, undated.contextLength]);
+  const other = { id: "team/x", endpoints: [{ provider: "anthropic", model: "x-20250929" }] };
+  expect(await refusal(other, [anthropic])).toContain("is not a built-in model");
+});
+
 describe("a model that is not built in", () => {
   test("needs no more than its prices and context length", async () => {
     expect(await build(LLAMA)).toEqual({

@@ -26,7 +26,8 @@ export function splitSecrets(entry: Fields): SplitEntry {
   if (Array.isArray(keys)) {
     secrets.api_keys = keys;
     body.api_keys = keys.map(({ key: one, ...others }) => ({
-      key_prefix: prefixOf(one),
+      // A key of the file can be the name of a variable.
+      ...(one !== undefined && { key_prefix: prefixOf(one) }),
       ...others,
     }));
   }

@@ -244,6 +244,31 @@ export async function changeEntries(
   return { entries, toCheck };
 }
 
+/** A fault that the configuration would have, in one line that begins with the entry. */
+export interface EntryFault {
+  readonly kind: StoredKind;
+  readonly id: string;
+  readonly message: string;
+  /** The model that an alias would hide, if that is the fault. */
+  readonly hiddenModel: string | undefined;
+}
+
+/** Returns the faults that the configuration would have after the changes, without making them. */
+export async function faultsAfter(
+  changes: readonly EntryChange[],
+  before: readonly StoredEntry[],
+  live: Pick<LiveConfiguration, "opened" | "preview">,
+): Promise<EntryFault[]> {
+  const stored = live.opened(before);
+  const { faults } = await live.preview(stored, afterChanges(stored, changes));
+  return faults.flatMap((message) => {
+    const subject = faultSubject(message);
+    if (subject === undefined) return [];
+    const hiddenModel = message.split(`${HIDES_A_MODEL} `)[1];
+    return [{ kind: subject.kind, id: subject.id, message, hiddenModel }];
+  });
+}
+
 function writeOf(
   { kind, id, entry }: EntryChange,
   keyring: Keyring,

@@ -375,8 +375,11 @@ function addAliasFaults({ config, catalogue }: Built, faults: ConfigFaults): voi
     entries.flatMap(({ id, alias_of: target }) => (target === undefined ? [] : [id])),
   );
   for (const { id, models, source } of aliases) {
-    if (namesOfFile.has(id) || index.resolve(id) !== undefined) {
-      faults.add(new ConfigError(`${source}/id ${HIDES_A_MODEL} ${index.resolve(id)?.id ?? id}`));
+    const hidden = index.resolve(id);
+    // A name of the model that it means anyway hides nothing.
+    const isSame = models.every((model) => index.resolve(model.id) === hidden) && hidden?.id !== id;
+    if (namesOfFile.has(id) || (hidden !== undefined && !isSame)) {
+      faults.add(new ConfigError(`${source}/id ${HIDES_A_MODEL} ${hidden?.id ?? id}`));
     }
     for (const [at, model] of models.entries()) {
       const pointer = `${source}/models/${at}/id`;

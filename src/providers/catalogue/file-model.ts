@@ -152,6 +152,9 @@ function termsAt(
   };
 }
 
+/** Anthropic's name of a snapshot. It costs as much as the model without the date. */
+const CLAUDE_SNAPSHOT = /^(claude-.+)-\d{8}$/;
+
 /**
  * Returns the default terms of an endpoint: if the file names the endpoint, the provider's offer under its name; else
  * the model that the entry replaces. Models of a local server are free of charge.
@@ -165,8 +168,10 @@ function defaultTerms(
   const ofBuiltIn = builtIn?.endpoints.find(
     (endpoint) => endpoint.provider === provider && endpoint.model === model,
   );
-  const terms =
-    ofBuiltIn ?? (isOfFile ? offered.get(`${provider}/${model}`) : undefined) ?? builtIn;
+  const ofProvider =
+    offered.get(`${provider}/${model}`) ??
+    offered.get(`${provider}/${model.replace(CLAUDE_SNAPSHOT, "$1")}`);
+  const terms = ofBuiltIn ?? (isOfFile ? ofProvider : undefined) ?? builtIn;
   if (terms !== undefined) return terms;
   const config = providers.get(provider);
   if (config === undefined || !isLocalServer(config)) return undefined;

@@ -54,13 +54,17 @@ function baseEntries({ environment, file, providers }: ConfigurationSources): Co
   return { ...ofFile, provider: new Map([...ofFile.provider, ...ofEnvironment]) };
 }
 
+/** Returns the entries of a file. A model with `alias_of` is an alias of one model. */
 function entriesOf({ providers, models, aliases, prices }: FileContents): ConfigurationEntries {
-  const byId = (entries: readonly { readonly id: string; readonly source: string }[]) =>
+  const byId = (entries: readonly { readonly id: string; readonly source?: string }[]) =>
     new Map(entries.map(({ source: _, ...entry }): [string, Fields] => [entry.id, entry]));
+  const names = models.flatMap(({ id, alias_of: target }) =>
+    target === undefined ? [] : [{ id, models: [{ id: target }] }],
+  );
   return {
     provider: byId(providers),
-    model: byId(models),
-    alias: byId(aliases),
+    model: byId(models.filter(({ alias_of: target }) => target === undefined)),
+    alias: byId([...names, ...aliases]),
     price: byId(prices),
   };
 }
@@ -151,10 +155,13 @@ export interface ConfigurationDifference {
 /**
  * Returns the changes of stored entries after which the file's entries are in force. Entries of environment and file
  * that the given file lacks stay, because only stored entries can be deleted.
+ *
+ * @param keepsOthers keeps stored entries that the file lacks; otherwise they are deleted
  */
 export function changesTo(
   target: ConfigurationEntries,
   sources: ConfigurationSources,
+  { keepsOthers = false } = {},
 ): { readonly changes: EntryChange[]; readonly differences: ConfigurationDifference[] } {
   const base = baseEntries(sources);
   const stored = storedEntries(sources);
@@ -171,7 +178,7 @@ export function changesTo(
       differences.push({ kind, id, act, members: differing(wanted, current ?? {}) });
     }
     for (const id of stored[kind].keys()) {
-      if (target[kind].has(id)) continue;
+      if (keepsOthers || target[kind].has(id)) continue;
       changes.push({ kind, id, entry: null });
       differences.push({ kind, id, act: "delete", members: [] });
     }

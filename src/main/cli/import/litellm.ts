@@ -1,29 +1,30 @@
 import { YAML } from "bun";
-import type { Environment } from "../../../platform/config/environment.ts";
-import type {
-  ConfigFile,
-  ModelEntry,
-  ProviderEntry,
-} from "../../../platform/config/file-schema.ts";
-import { PROVIDER_TYPES } from "../../../platform/config/provider-types.ts";
+import type { ModelEntry, ProviderEntry } from "../../../platform/config/file-schema.ts";
 import { UsageError } from "../command.ts";
 import { LITELLM_HINTS } from "./litellm-hints.ts";
-import { categoryOf, vendorModel } from "./litellm-vendors.ts";
+import {
+  awsMember,
+  keyMember,
+  ProviderList,
+  type Stated,
+  statedValue,
+  typeAt,
+  vertexMembers,
+  withVersion,
+} from "./provider-members.ts";
+import {
+  aliasId,
+  list,
+  type Members,
+  members,
+  number,
+  numbersOf,
+  type Translation,
+  type TranslationOptions,
+  text,
+} from "./translation.ts";
+import { categoryOf, vendorModel } from "./vendors.ts";
 
-export interface Translation {
-  readonly config: ConfigFile;
-  /** One line for each setting that the file does not contain. */
-  readonly notes: readonly string[];
-}
-
-interface Options {
-  /** Author of the ids of models, such as `team` in `team/gpt-4o`. */
-  readonly author: string;
-  /** Has the variables that addresses name. The file has no member for such a variable. */
-  readonly environment: Environment;
-}
-
-type Members = Record<string, unknown>;
 type Endpoint = NonNullable<ModelEntry["endpoints"]>[number];
 
 /** A deployment of a group. Lower orders are tried first. */
@@ -45,10 +46,10 @@ interface Group {
  * alias of the group's name, so that clients keep their names. Throws UsageError if the text is not
  * such a file.
  */
-export function translateLitellm(text: string, options: Options): Translation {
+export function translateLitellm(source: string, options: TranslationOptions): Translation {
   let parsed: unknown;
   try {
-    parsed = YAML.parse(text);
+    parsed = YAML.parse(source);
   } catch {
     throw new UsageError("the file is not YAML");
   }
@@ -58,15 +59,15 @@ export function translateLitellm(text: string, options: Options): Translation {
 }
 
 class LitellmTranslator {
-  readonly #options: Options;
-  /** Providers by their settings, so that deployments with equal ones share a provider. */
-  readonly #providers = new Map<string, ProviderEntry>();
+  readonly #options: TranslationOptions;
+  readonly #providers = new ProviderList();
   /** Azure's deployments by the built-in name of their model, by provider. */
   readonly #azureNames = new Map<string, Record<string, string>>();
   readonly #groups = new Map<string, Group>();
+  readonly #leftOut = new Set<string>();
   readonly #notes = new Set<string>();
 
-  constructor(options: Options) {
+  constructor(options: TranslationOptions) {
     this.#options = options;
   }
 
@@ -85,11 +86,15 @@ class LitellmTranslator {
         : [];
     });
     this.#noteSections(root);
-    const providers = [...this.#providers.values()].map((provider) => {
+    const providers = this.#providers.all().map((provider) => {
       const deployments = this.#azureNames.get(provider.id);
       return deployments === undefined ? provider : { ...provider, deployments };
     });
-    return { config: { providers, models: [...models, ...aliases] }, notes: [...this.#notes] };
+    return {
+      config: { providers, models: [...models, ...aliases] },
+      leftOut: [...this.#leftOut],
+      notes: [...this.#notes],
+    };
   }
 
   #addDeployment(index: number, entry: Members): void {
@@ -103,17 +108,17 @@ class LitellmTranslator {
     }
     const { vendor, type, name } = vendorModel(model, text(params.custom_llm_provider));
     if (type === undefined) {
-      this.#notes.add(
+      this.#leftOut.add(
         `${path} (${groupName}): the provider ${vendor} has no type here; if it has OpenAI's API, add it as openai-compatible`,
       );
       return;
     }
     const provider = this.#providerOf(type, params);
-    for (const key of Object.keys(params)) {
-      if (!TRANSLATED_PARAMS.has(key)) this.#noteSetting(`litellm_params.${key}`);
-    }
+    this.#noteOthers("litellm_params.", params, TRANSLATED_PARAMS);
+    this.#noteOthers("model_info.", info, TRANSLATED_INFO);
+    this.#noteOthers("model_list[].", entry, TRANSLATED_ENTRY);
     if (name.includes("*")) {
-      this.#notes.add(`${path} (${groupName}): ${provider.id} offers all of its built-in models`);
+      this.#notes.add(`${path} (${groupName}): ${provider.id} offers all of its models`);
       return;
     }
     const baseModel = text(info.base_model)?.replace(/^azure\//, "");
@@ -146,33 +151,21 @@ class LitellmTranslator {
 
   #providerOf(stated: string, params: Members): ProviderEntry {
     const address = text(params.api_base) ?? text(params.base_url);
-    const isElsewhere = stated === "openai" && address !== undefined && !OPENAI_HOST.test(address);
-    const type = isElsewhere ? "openai-compatible" : stated;
-    const settings = {
+    const type = typeAt(stated, address);
+    return this.#providers.add({
       type,
       ...(address !== undefined && { base_url: withVersion(type, address) }),
       ...CLOUD_SETTINGS[type]?.(params),
-      ...keyOf(type, params),
-    };
-    const signature = JSON.stringify(settings);
-    const existing = this.#providers.get(signature);
-    if (existing !== undefined) return existing;
-    const siblings = [...this.#providers.values()].filter((one) => one.type === type).length;
-    const provider = { id: siblings === 0 ? type : `${type}-${siblings + 1}`, ...settings };
-    this.#providers.set(signature, provider);
-    return provider;
+      ...keyMember(type, statedIn(params.api_key)),
+    });
   }
 
   /** Replaces the names of variables by their values in members for which the file has no such form. */
   #withVariables(path: string, params: Members): Members {
     const values = Object.entries(params).flatMap(([member, stated]) => {
-      const name = VALUES_ONLY.has(member) ? variableName(text(stated)) : undefined;
-      if (name === undefined) return [];
-      const value = this.#options.environment[name];
-      if (value) return [[member, value]];
-      throw new UsageError(
-        `${path} takes ${member} from the variable ${name}: set it and try again`,
-      );
+      if (!VALUES_ONLY.has(member)) return [];
+      const value = statedValue(statedIn(stated), `${path} ${member}`, this.#options.environment);
+      return value === undefined ? [] : [[member, value]];
     });
     return { ...params, ...Object.fromEntries(values) };
   }
@@ -199,21 +192,22 @@ class LitellmTranslator {
   }
 
   #noteSections(root: Members): void {
-    for (const section of ["litellm_settings", "router_settings", "general_settings"]) {
-      for (const key of Object.keys(members(root[section]))) {
-        if (!TRANSLATED_SETTINGS.has(`${section}.${key}`)) this.#noteSetting(`${section}.${key}`);
-      }
+    for (const section of SECTIONS) {
+      this.#noteOthers(`${section}.`, members(root[section]), TRANSLATED_SETTINGS);
     }
-    for (const key of ["environment_variables", "include"]) {
-      if (root[key] !== undefined) this.#noteSetting(key);
-    }
+    this.#noteOthers("", root, new Set(["model_list", ...SECTIONS]));
     for (const name of this.#groups.keys()) {
       if (aliasId(name) !== name) this.#notes.add(`${name}: call it ${aliasId(name)}`);
     }
   }
 
-  #noteSetting(setting: string): void {
-    this.#notes.add(`${setting}: ${LITELLM_HINTS[setting] ?? "has no counterpart"}`);
+  /** Notes the members of an object that were not translated. */
+  #noteOthers(prefix: string, object: Members, translated: ReadonlySet<string>): void {
+    for (const key of Object.keys(object)) {
+      if (translated.has(key)) continue;
+      const setting = `${prefix}${key}`;
+      this.#leftOut.add(`${setting}: ${LITELLM_HINTS[setting] ?? "has no counterpart"}`);
+    }
   }
 }
 
@@ -239,80 +233,34 @@ const CLOUD_SETTINGS: Readonly<Record<string, (params: Members) => Partial<Provi
     const version = text(params.api_version);
     return version === undefined ? {} : { api_version: version };
   },
-  bedrock: (params) => {
-    const region = text(params.aws_region_name);
-    const aws = {
-      ...(region !== undefined && { region }),
-      ...withVariable("access_key_id", "access_key_id_env", text(params.aws_access_key_id)),
-      ...withVariable(
-        "secret_access_key",
-        "secret_access_key_env",
-        text(params.aws_secret_access_key),
-      ),
-      ...withVariable("session_token", "session_token_env", text(params.aws_session_token)),
-    };
-    return Object.keys(aws).length === 0 ? {} : { aws };
-  },
-  vertex: (params) => {
-    const credentials = text(params.vertex_credentials);
-    const project = text(params.vertex_project);
-    const location = text(params.vertex_location);
-    return {
-      ...(project !== undefined && { project }),
-      ...(location !== undefined && { location }),
-      ...(credentials?.startsWith("{") && {
-        api_key: Buffer.from(credentials).toString("base64"),
-      }),
-      ...(credentials !== undefined &&
-        !credentials.startsWith("{") &&
-        withVariable("credentials_file", "api_key_env", credentials)),
-    };
-  },
+  bedrock: (params) =>
+    awsMember({
+      region: text(params.aws_region_name),
+      accessKeyId: statedIn(params.aws_access_key_id),
+      secretAccessKey: statedIn(params.aws_secret_access_key),
+      sessionToken: statedIn(params.aws_session_token),
+    }),
+  vertex: (params) =>
+    vertexMembers(
+      text(params.vertex_project),
+      text(params.vertex_location),
+      statedIn(params.vertex_credentials),
+    ),
 };
 
-/** Returns the key of a provider. A hosted one without a key gets it from its usual variable. */
-function keyOf(type: string, params: Members): Partial<ProviderEntry> {
-  const key = text(params.api_key);
-  if (key !== undefined) return withVariable("api_key", "api_key_env", key);
-  const { environmentPrefix, isSelfHosted } = PROVIDER_TYPES[type]!;
-  const needsKey = isSelfHosted !== true && environmentPrefix !== undefined;
-  return needsKey && !(type in CLOUD_SETTINGS)
-    ? { api_key_env: `${environmentPrefix}_API_KEY` }
-    : {};
+/** Returns a value of the file, which can name a variable, as in `os.environ/OPENAI_API_KEY`. */
+function statedIn(value: unknown): Stated | undefined {
+  const stated = text(value);
+  if (stated === undefined) return undefined;
+  const variable = /^os\.environ\/(.+)$/.exec(stated)?.[1];
+  return variable === undefined ? { value: stated } : { variable };
 }
-
-/** Returns a member with a value, or the one that names the variable of the value. */
-function withVariable(
-  member: string,
-  variableMember: string,
-  value: string | undefined,
-): Record<string, string> {
-  if (value === undefined) return {};
-  const name = variableName(value);
-  return name === undefined ? { [member]: value } : { [variableMember]: name };
-}
-
-/** Adds the version segment of the type to an address that has no path. */
-function withVersion(type: string, address: string): string {
-  const usual = PROVIDER_TYPES[type]!.defaultBaseUrl;
-  if (usual === undefined || !URL.canParse(address)) return address;
-  const { pathname, origin } = new URL(address);
-  return pathname === "/" ? `${origin}${new URL(usual).pathname}` : address;
-}
-
-const variableName = (value: string | undefined): string | undefined =>
-  value?.startsWith("os.environ/") ? value.slice("os.environ/".length) : undefined;
-
-/** Returns a name in the form of a model id. */
-const aliasId = (name: string): string => name.replaceAll(/[^A-Za-z0-9._:@+~/-]+/g, "-");
 
 /** Members of `litellm_params` whose counterpart cannot name a variable. */
 const VALUES_ONLY = new Set([
   ...["model", "api_base", "base_url", "api_version"],
   ...["aws_region_name", "vertex_project", "vertex_location"],
 ]);
-
-const OPENAI_HOST = /^https:\/\/(?:[a-z]+\.)?api\.openai\.com(?:\/|$)/;
 
 /** Members of the file for LiteLLM's prices. */
 const PRICES: Readonly<Record<string, string>> = {
@@ -332,38 +280,12 @@ const TRANSLATED_PARAMS = new Set([
   ...["aws_session_token", ...Object.keys(PRICES)],
 ]);
 
-const TRANSLATED_SETTINGS = new Set([
-  "litellm_settings.fallbacks",
-  "router_settings.fallbacks",
-  "router_settings.model_group_alias",
+const TRANSLATED_INFO = new Set([
+  ...["id", "mode", "base_model", "max_input_tokens", "max_output_tokens"],
+  ...Object.keys(PRICES),
 ]);
 
-function members(value: unknown): Members {
-  const isObject = typeof value === "object" && value !== null && !Array.isArray(value);
-  return isObject ? (value as Members) : {};
-}
+const TRANSLATED_ENTRY = new Set(["model_name", "litellm_params", "model_info"]);
 
-const list = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
-
-function text(value: unknown): string | undefined {
-  return typeof value === "string" && value !== "" ? value : undefined;
-}
-
-/** Returns a number, also if the file has it as a text. */
-function number(value: unknown): number | undefined {
-  const parsed = typeof value === "string" && value.trim() !== "" ? Number(value) : value;
-  return typeof parsed === "number" && Number.isFinite(parsed) ? parsed : undefined;
-}
-
-/** Returns the numbers of an object under other names. */
-function numbersOf(
-  object: Members,
-  names: Readonly<Record<string, string>>,
-): Record<string, number> {
-  return Object.fromEntries(
-    Object.entries(names).flatMap(([from, to]) => {
-      const value = number(object[from]);
-      return value === undefined ? [] : [[to, value]];
-    }),
-  );
-}
+const SECTIONS = ["litellm_settings", "router_settings", "general_settings"];
+const TRANSLATED_SETTINGS = new Set(["fallbacks", "model_group_alias"]);

@@ -1,38 +1,26 @@
-import { type Database, sqlState } from "../../../../db/client.ts";
-import { UNIQUE_VIOLATION } from "../../../../db/error-states.ts";
-import {
-  deleteKeyEffect,
-  insertKeyEffect,
-  listKeys,
-  lockKey,
-  TooManyKeysError,
-} from "../../../../db/queries/api-keys.ts";
+import type { Database } from "../../../../db/client.ts";
+import { deleteKeyEffect, listKeys, lockKey } from "../../../../db/queries/api-keys.ts";
 import {
   listOperatorKeys,
   type OperatorKey,
   revokeOperatorKey,
 } from "../../../../db/queries/operator-keys.ts";
-import { limitForSecretKeys, newKey } from "../../../accounts/keys/api-keys.ts";
+import { limitForSecretKeys } from "../../../accounts/keys/api-keys.ts";
 import { createdKeyShape, keyItemShape } from "../../../accounts/keys/routes.ts";
 import { addOperatorKey } from "../../../accounts/organizations/organizations.ts";
 import { type ApiKeyKind, generateApiKey } from "../../../lib/api-key-format.ts";
 import {
-  ALL_SCOPES,
-  type ApiKeyRecord,
   type ApiKeySettings,
-  areAllScopes,
-  type KeyKind,
   MAX_RATE_LIMIT,
   SCOPES,
   SETTING_ROWS,
   type SettingKinds,
-  type StatedSettings,
 } from "../../../lib/api-key-record.ts";
 import { GatewayError } from "../../../lib/errors.ts";
-import { keyCreated } from "../../../lib/events/key-created.ts";
 import { keyDeleted } from "../../../lib/events/key-deleted.ts";
 import { newId } from "../../../lib/ids.ts";
 import { isoTime, utcDay, utcMonth } from "../../../lib/utc-time.ts";
+import { addKeys } from "../actions/keys.ts";
 import { organizationIdOf, requireOrganization } from "../actions/organizations.ts";
 import { type Command, type CommandInput, UsageError } from "../command.ts";
 import { withDatabase } from "../operator-database.ts";
@@ -123,11 +111,8 @@ const create: Command = {
     }
     return withDatabase(context, async (sql) => {
       const organizationId = await organizationIdOf(sql, options.org);
-      const { record, secret } = await addKey(
-        sql,
-        { organizationId, kind, settings },
-        context.nowMs(),
-      );
+      const [created] = await addKeys(sql, [{ organizationId, kind, settings }], context.nowMs());
+      const { record, secret } = created!;
       return { data: createdKeyShape(record, secret), text: createdKeyText(record, secret) };
     });
   },
@@ -246,64 +231,6 @@ const generate: Command = {
 };
 
 export const keyCommands: readonly Command[] = [create, list, revoke, generate];
-
-interface KeyRequest {
-  readonly organizationId: string;
-  readonly kind: KeyKind;
-  /** The settings of the key. If `scopes` is absent, the key gets all scopes. */
-  readonly settings: StatedSettings;
-}
-
-const FOREIGN_KEY_VIOLATION = "23503";
-
-/**
- * Creates a key. Its secret is shown only once. Throws organization_not_found if the organization does not exist,
- * name_taken if it has a key of this name, and quota_exceeded if it has too many keys.
- */
-async function addKey(
-  sql: Database,
-  request: KeyRequest,
-  nowMs: number,
-): Promise<{ record: ApiKeyRecord; secret: string }> {
-  const { organizationId, kind } = request;
-  const { name, scopes } = request.settings;
-  const settings =
-    scopes !== undefined && areAllScopes(scopes)
-      ? { ...request.settings, scopes: ALL_SCOPES }
-      : request.settings;
-  const { key: secret } = generateApiKey(kind);
-  const record = newKey({ organizationId, kind, secret, nowMs, settings });
-  const insertion = insertKeyEffect(
-    record,
-    keyCreated.build(newId("evt"), organizationId, {
-      key_id: record.id,
-      key_name: name,
-      key_prefix: record.keyPrefix,
-    }),
-  );
-  try {
-    await sql.begin((transaction) => insertion.run(transaction));
-  } catch (error) {
-    throw refusal(error);
-  }
-  return { record, secret };
-}
-
-function refusal(error: unknown): unknown {
-  if (error instanceof TooManyKeysError) {
-    return new GatewayError(
-      "quota_exceeded",
-      `The organization has ${error.maxKeys} API keys, its limit.`,
-    );
-  }
-  if (sqlState(error) === UNIQUE_VIOLATION) {
-    return new GatewayError("name_taken", "The organization already has an API key of this name.");
-  }
-  if (sqlState(error) === FOREIGN_KEY_VIOLATION) {
-    return new GatewayError("organization_not_found", "There is no such organization.");
-  }
-  return error;
-}
 
 /** Revokes a key. The change feed reports it to running gateways. Throws key_not_found if the key does not exist. */
 async function revokeKey(sql: Database, id: string): Promise<void> {

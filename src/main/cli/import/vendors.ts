@@ -1,27 +1,49 @@
 import { PROVIDER_TYPES } from "../../../platform/config/provider-types.ts";
 
-/** The type of provider for a vendor in LiteLLM's model names, such as `together_ai/…`. */
+/** The type of provider for a vendor's name in LiteLLM, Bifrost or Portkey, if it is another one. */
 const TYPES: Readonly<Record<string, string>> = {
-  azure: "azure",
+  "azure-openai": "azure",
   black_forest_labs: "bfl",
   bedrock_converse: "bedrock",
   cohere_chat: "cohere",
   custom_openai: "openai-compatible",
   fal_ai: "fal",
+  "fireworks-ai": "fireworks",
   fireworks_ai: "fireworks",
   gemini: "google",
   hosted_vllm: "vllm",
   litellm_proxy: "litellm",
   llamafile: "openai-compatible",
   lm_studio: "lm-studio",
+  "mistral-ai": "mistral",
   nvidia_nim: "nvidia",
   ollama_chat: "ollama",
   openai_like: "openai-compatible",
+  "perplexity-ai": "perplexity",
+  sgl: "sglang",
+  "stability-ai": "stability",
   "text-completion-openai": "openai",
+  "together-ai": "together",
   together_ai: "together",
+  "vertex-ai": "vertex",
   vertex_ai: "vertex",
   vertex_ai_beta: "vertex",
+  "x-ai": "xai",
+  "z-ai": "zai",
 };
+
+/** Returns the type of provider for a vendor's name, or undefined if none fits. */
+export function providerTypeOf(vendor: string): string | undefined {
+  if (Object.hasOwn(TYPES, vendor)) return TYPES[vendor];
+  return Object.hasOwn(PROVIDER_TYPES, vendor) && vendor !== "sandbox" ? vendor : undefined;
+}
+
+/** Returns the vendor whose name a text begins with, such as `azure-openai` for `azure-openai-7f2e`. */
+export function vendorInName(name: string): string | undefined {
+  return [...Object.keys(TYPES), ...Object.keys(PROVIDER_TYPES)]
+    .filter((vendor) => vendor !== "sandbox" && `${name}-`.startsWith(`${vendor}-`))
+    .toSorted((left, right) => right.length - left.length)[0];
+}
 
 /** Vendors of names without one, as LiteLLM guesses them. */
 const GUESSES: readonly (readonly [RegExp, string])[] = [
@@ -49,14 +71,9 @@ export function vendorModel(model: string, statedVendor: string | undefined): Ve
   const prefix = slash < 0 ? undefined : model.slice(0, slash);
   const guess = GUESSES.find(([pattern]) => pattern.test(model))?.[1];
   const vendor = statedVendor ?? prefix ?? guess ?? model;
-  const type = typeOf(vendor);
+  const type = providerTypeOf(vendor);
   const rest = prefix === vendor ? model.slice(slash + 1) : model;
   return { vendor, type, name: rest.replace(ROUTES[type ?? ""] ?? /^/, "") };
-}
-
-function typeOf(vendor: string): string | undefined {
-  if (Object.hasOwn(TYPES, vendor)) return TYPES[vendor];
-  return Object.hasOwn(PROVIDER_TYPES, vendor) && vendor !== "sandbox" ? vendor : undefined;
 }
 
 const CATEGORIES: Readonly<Record<string, string>> = {

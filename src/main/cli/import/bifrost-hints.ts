@@ -1,0 +1,30 @@
+/** The replacement of each Bifrost setting that the configuration file does not have. */
+export const BIFROST_HINTS: Readonly<Record<string, string>> = {
+  client: "the gateway has settings of its own in the environment",
+  config_store: "set DATABASE_URL",
+  encryption_key: "set GATEWAY_MASTER_KEY",
+  framework: "prices are built in; add price entries for others",
+  guardrails_config: "make guardrails by POST /v1/guardrails",
+  logs_store: "GET /v1/requests lists requests",
+  mcp: "requests name their MCP servers",
+  plugins: "use guardrails, the response cache, webhooks or OTEL_EXPORTER_OTLP_ENDPOINT",
+  vector_store: "the response cache and file search need no store",
+  "governance.auth_config": "use the management key that the first start shows",
+  "governance.budgets": "set budgets of keys by POST /v1/keys",
+  "governance.customers": "make organizations by cli org create",
+  "governance.rate_limits": "set rate_limit_rpm and rate_limit_tpm of keys",
+  "governance.teams": "make teams by POST /v1/teams",
+  "governance.virtual_keys": "make keys by POST /v1/keys",
+  "keys[].use_for_batch_api": "set batches of the provider",
+  "network_config.default_request_timeout_in_seconds":
+    "set GATEWAY_UPSTREAM_TOTAL_TIMEOUT_MS, for all providers",
+  "network_config.max_retries": "the gateway retries by itself",
+  "network_config.retry_backoff_initial": "the gateway retries by itself",
+  "network_config.retry_backoff_initial_ms": "the gateway retries by itself",
+  "network_config.retry_backoff_max": "the gateway retries by itself",
+  "network_config.retry_backoff_max_ms": "the gateway retries by itself",
+  "network_config.stream_idle_timeout_in_seconds":
+    "set GATEWAY_UPSTREAM_IDLE_TIMEOUT_MS, for all providers",
+  "network_config.proxy_url": "set HTTPS_PROXY",
+  "providers.*.proxy_config": "set HTTPS_PROXY",
+};
