@@ -18,6 +18,8 @@ export interface RequestPosition {
 export interface RequestListing {
   readonly organizationId: string;
   readonly keyId: string | undefined;
+  /** Requests of the keys of this member. Undefined: of all keys. */
+  readonly memberId?: string | undefined;
   readonly model: string | undefined;
   readonly status: number | undefined;
   readonly errorCode: string | undefined;
@@ -88,7 +90,7 @@ const SPARE_ROWS = 100;
 
 /** Lists requests, newest first. */
 export async function listRequests(sql: Database, listing: RequestListing): Promise<RequestPage> {
-  const { organizationId, keyId, limit } = listing;
+  const { organizationId, limit } = listing;
   const [upper, lower] = await bounds(sql, listing);
   const scanned = scannedRows(listing);
   const asksFailure = listing.status !== undefined || listing.errorCode !== undefined;
@@ -105,7 +107,7 @@ export async function listRequests(sql: Database, listing: RequestListing): Prom
       SELECT f.position, f.created_at AS failed_at, f.id, ${failedMatches(sql, listing)} AS matches
       FROM (
         SELECT * FROM failed_requests WHERE organization_id = ${organizationId} AND NOT is_charged
-          ${keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`}
+          ${ofOwner(sql, listing)}
           AND (position, created_at, id) < (${upper.failed.position.toString()}::bigint,
             ${new Date(upper.failed.atMs)}, ${upper.failed.id})
           AND position >= ${lower.toString()}::bigint
@@ -146,6 +148,18 @@ interface RequestOwner {
   readonly organizationId: string;
   /** Undefined: any of its keys. */
   readonly keyId: string | undefined;
+  /** Undefined: keys of all members, and of none. */
+  readonly memberId: string | undefined;
+}
+
+/** Returns the condition on the key of a request. */
+function ofOwner(
+  sql: Database,
+  { keyId, memberId }: Pick<RequestOwner, "keyId" | "memberId">,
+): SqlFragment {
+  const ofKey = keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`;
+  if (memberId === undefined) return ofKey;
+  return sql`${ofKey} AND key_id IN (SELECT id FROM api_keys WHERE owner_id = ${memberId})`;
 }
 
 /** Returns undefined if the owner has no such request. */
@@ -189,12 +203,9 @@ export async function findRequestPosition(
 }
 
 /** Returns the position of a request. The charge comes before the failure of the same request. */
-function positionOf(
-  sql: Database,
-  { organizationId, keyId }: RequestOwner,
-  id: string,
-): SqlFragment {
-  const ofKey = keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`;
+function positionOf(sql: Database, owner: RequestOwner, id: string): SqlFragment {
+  const { organizationId } = owner;
+  const ofKey = ofOwner(sql, owner);
   return sql`SELECT sequence AS position, '-infinity'::timestamptz AS failed_at, request_id AS id
     FROM transactions
     WHERE request_id = ${id} AND organization_id = ${organizationId} AND type = 'usage' ${ofKey}
@@ -279,8 +290,8 @@ async function lastSequence(sql: Database, organizationId: string, ms: number): 
 
 function scannedRows(listing: RequestListing): number {
   if (listing.user !== undefined || listing.sessionId !== undefined) return MAX_DETAILED_ROWS;
-  const { keyId, model, status, errorCode, fromMs, beforeMs } = listing;
-  const filters = [keyId, model, status, errorCode];
+  const { keyId, memberId, model, status, errorCode, fromMs, beforeMs } = listing;
+  const filters = [keyId, memberId, model, status, errorCode];
   if (filters.some((filter) => filter !== undefined)) return MAX_FILTERED_ROWS;
   const isDated = fromMs !== undefined || beforeMs !== undefined;
   return isDated ? MAX_DATED_ROWS : listing.limit + 1 + SPARE_ROWS;
@@ -288,9 +299,10 @@ function scannedRows(listing: RequestListing): number {
 
 /** Returns the condition on charges. `t` is the charge, `e` the row of its failure. */
 function chargedMatches(sql: Database, listing: RequestListing): SqlFragment {
-  const { keyId, model, status, errorCode, user, sessionId } = listing;
+  const { keyId, memberId, model, status, errorCode, user, sessionId } = listing;
   return sql`(true
     ${keyId === undefined ? sql`` : sql`AND t.key_id IS NOT DISTINCT FROM ${keyId}`}
+    ${memberId === undefined ? sql`` : sql`AND t.key_id IS NOT NULL AND t.key_id IN (SELECT id FROM api_keys WHERE owner_id = ${memberId})`}
     ${model === undefined ? sql`` : sql`AND t.model IS NOT DISTINCT FROM ${model}`}
     ${status === undefined ? sql`` : sql`AND coalesce(e.status, t.status) IS NOT DISTINCT FROM ${status}::integer`}
     ${errorCode === undefined ? sql`` : sql`AND ${chargedErrorCode(sql, sql`e`)} IS NOT DISTINCT FROM ${errorCode}`}

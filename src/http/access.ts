@@ -2,6 +2,7 @@ import { type ApiKeyRecord, holdsScope, isLimited, type KeyKind } from "../lib/a
 import { type Author, SUBJECT_PREFIX } from "../lib/author.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { mayCall, ROLE_RIGHTS } from "../lib/roles.ts";
+import { isOpenToDevelopers } from "./limited-keys.ts";
 import type { KeyAccess, OperatorIdentity, RouteDefinition, SessionPerson } from "./route.ts";
 
 /** The current state of the key with which a dashboard session was started. */
@@ -54,14 +55,16 @@ export function keyAccessOf(access: RouteDefinition["access"]): KeyAccess {
 export function assertRole(
   { role, isViewer }: SessionPerson,
   access: KeyAccess,
-  method: string,
+  route: Pick<RouteDefinition, "method" | "path">,
 ): void {
+  const { method } = route;
   if (access.kind === "operator" && isViewer === true && method !== "GET") {
     throw roleNotPermitted("operator_viewer");
   }
   if (role === undefined || !("scope" in access)) return;
-  const isForManagers = access.kind === "administration" && access.isForManagement === true;
-  if (isForManagers && ROLE_RIGHTS[role].isSelfOnly) throw roleNotPermitted(role);
+  if (ROLE_RIGHTS[role].isSelfOnly === true && !isOpenToDevelopers(route)) {
+    throw roleNotPermitted(role);
+  }
   if (!mayCall(role, access.scope, method)) throw roleNotPermitted(role);
 }
 

@@ -84,9 +84,52 @@ export function isOpenToLimitedKeys({ method, path }: Pick<RouteDefinition, "met
   return OPEN_TO_LIMITED_KEYS.has(`${method} ${path}`);
 }
 
+/**
+ * Routes that members with a role for their keys alone can call, in the dashboard: those whose handlers leave out the
+ * keys and figures of others. Every route that is not listed is closed to them.
+ */
+const OPEN_TO_DEVELOPERS: ReadonlySet<string> = new Set([
+  "GET /v1/keys",
+  "POST /v1/keys",
+  "GET /v1/keys/:id",
+  "PATCH /v1/keys/:id",
+  "DELETE /v1/keys/:id",
+  "GET /v1/usage",
+  "GET /v1/requests",
+  "GET /v1/requests/:id",
+  "GET /v1/organization",
+  "GET /v1/models",
+  "GET /v1/models/count",
+  "GET /v1/models/search",
+  "GET /v1/models/compare",
+  "GET /v1/models/*",
+  "GET /v1/presets",
+  "GET /v1/presets/:id",
+  "GET /v1/guardrails",
+  "GET /v1/guardrails/:id",
+]);
+
+const DASHBOARD_PREFIX = "/dashboard/api";
+
+/** Returns true if a member with a role for its keys alone may call the route, if its role has the scope. */
+export function isOpenToDevelopers({ method, path }: Pick<RouteDefinition, "method" | "path">) {
+  const inApi = path.startsWith(DASHBOARD_PREFIX) ? path.slice(DASHBOARD_PREFIX.length) : path;
+  return OPEN_TO_DEVELOPERS.has(`${method} ${inApi}`);
+}
+
 /** Returns the member whose keys alone a caller sees and manages. Undefined if the caller sees all keys. */
 export function shownOwnerId(key: ApiKeyRecord): string | undefined {
   return key.kind === "management" ? (key.ownerId ?? undefined) : undefined;
+}
+
+/** The keys whose figures a caller may see. Undefined members do not restrict. */
+interface ShownKeys {
+  readonly keyId: string | undefined;
+  readonly memberId: string | undefined;
+}
+
+export function shownKeys(key: ApiKeyRecord): ShownKeys {
+  return { keyId: shownKeyId(key), memberId: shownOwnerId(key) };
 }
 
 /**

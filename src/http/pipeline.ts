@@ -411,7 +411,7 @@ export class RequestRun implements RequestContext, BodyConnection {
 
   #acceptSession(caller: SessionCaller, access: KeyAccess): void {
     this.person = caller.person;
-    if (caller.person !== undefined) assertRole(caller.person, access, this.request.method);
+    if (caller.person !== undefined) assertRole(caller.person, access, this.#route.definition);
     const isOfOperators = access.kind === "operator";
     if (access.kind !== "public" && isOfOperators !== (caller.kind === "operator")) {
       const needed = isOfOperators ? "an operator key" : "a management key";

@@ -18,7 +18,7 @@ export type KeyAccess =
   | {
       readonly kind: "administration";
       readonly scope: Scope;
-      /** True if secret keys, and members with a role for their keys alone, are rejected. */
+      /** True if secret keys are rejected. */
       readonly isForManagement?: true;
     }
   /** Endpoints that describe models: like administration, but calls are not counted. */

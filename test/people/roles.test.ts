@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { ROLES, type Role } from "../../src/lib/roles.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
+import { until } from "../support/until.ts";
 import { type Json, joined, manage, type SignedInPerson, uniqueEmail } from "./people.ts";
 
 let gateway: TestGateway;
@@ -41,6 +42,11 @@ test.each(TABLE)("%s /v1/%s is for these roles only", async (method, path, body,
     );
   }
 });
+
+test.each(["usage/latency", "budgets", "scim_tokens", "credits/transactions", "webhooks"])(
+  "figures and objects of others at /v1/%s are closed to developers",
+  async (path) => expect(await statusOf("developer", "GET", path)).toBe(403),
+);
 
 describe("nobody grants what they lack", () => {
   test("by invitations", async () => {
@@ -153,6 +159,36 @@ describe("a developer", () => {
         ...{ team_id: strict.body.id, daily_budget_usd: 3, expires_at: expect.any(String) },
       });
     }
+  });
+
+  test("sees only usage and requests of its keys, also if it names others", async () => {
+    const { developer, owner } = people;
+    const chat = (key: string) =>
+      gateway.request(
+        "POST",
+        "/v1/chat/completions",
+        { model: "sandbox/chat", messages: [{ role: "user", content: "Hi" }] },
+        { key },
+      );
+    const made = await developer.call("POST", "v1/keys", { name: crypto.randomUUID() });
+    const { key, id } = (await made.json()) as Json;
+    const answered = await chat(gateway.secretKey);
+    expect(answered.status).toBe(200);
+    const theirs = answered.headers.get("x-gateway-request-id");
+    expect((await chat(key)).status).toBe(200);
+    const read = async (path: string) => (await (await developer.call("GET", path)).json()) as Json;
+    await until("its request is listed", async () => (await read("v1/requests")).data.length > 0);
+    const listed = await read("v1/requests");
+    expect(listed.data.map((one: Json) => one.key_id)).toEqual([id]);
+    expect((await read(`v1/requests/${theirs}`)).error.code).toBe("request_not_found");
+    expect((await developer.call("GET", `v1/requests?after=${theirs}`)).status).toBe(400);
+    const usage = await read("v1/usage?group_by=key");
+    expect(usage.data.map((one: Json) => one.key_id)).toEqual([id]);
+    const other = owner.state.person.member_id;
+    expect((await read(`v1/usage?member_id=${other}`)).data).toEqual([]);
+    const all = (await (await owner.call("GET", "v1/requests")).json()) as Json;
+    expect(all.data.length).toBeGreaterThan(1);
+    await developer.call("DELETE", `v1/keys/${id}`);
   });
 
   test("sees and changes only keys of its own, and keys cannot do more than it", async () => {

@@ -8,7 +8,7 @@ import {
   type ShownRequest,
 } from "../../../db/queries/requests.ts";
 import { jsonResponse } from "../../http/error-response.ts";
-import { shownKeyId } from "../../http/limited-keys.ts";
+import { shownKeys } from "../../http/limited-keys.ts";
 import { type Access, nullable, type RouteDefinition, route } from "../../http/route.ts";
 import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../../http/time-span.ts";
 import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
@@ -207,7 +207,7 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
       responses: { 200: { description: "The request.", schema: shownRequest } },
       async handle({ params, caller: { key } }) {
         const { id } = params as { id: string };
-        const owner = { organizationId: key.organizationId, keyId: shownKeyId(key) };
+        const owner = { organizationId: key.organizationId, ...shownKeys(key) };
         const record = await findRequest(sql, owner, id);
         if (record === undefined) {
           throw new GatewayError("request_not_found", "There is no such request.");
@@ -221,8 +221,8 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
 async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
   const span = timeSpan(query);
   const { organizationId } = key;
-  const onlyKeyId = shownKeyId(key);
-  const owner = { organizationId, keyId: onlyKeyId };
+  const { keyId: onlyKeyId, memberId } = shownKeys(key);
+  const owner = { organizationId, keyId: onlyKeyId, memberId };
   const after = query.after && (await findRequestPosition(sql, owner, query.after));
   if (query.after !== undefined && !after) {
     throw new GatewayError(
@@ -238,8 +238,7 @@ async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
     onlyKeyId !== undefined && keyId !== onlyKeyId
       ? { requests: [], nextAfter: undefined }
       : await listRequests(sql, {
-          organizationId,
-          keyId,
+          ...{ organizationId, keyId, memberId },
           model: query.model,
           status: query.status,
           errorCode: query.error_code,

@@ -10,7 +10,7 @@ import {
 } from "../../../db/queries/usage.ts";
 import { listLatencies } from "../../../db/queries/usage-latency.ts";
 import { jsonResponse } from "../../http/error-response.ts";
-import { shownKeyId } from "../../http/limited-keys.ts";
+import { shownKeys } from "../../http/limited-keys.ts";
 import { type Access, nullable, type RouteDefinition, route } from "../../http/route.ts";
 import { usdNumber, usdText } from "../../lib/money.ts";
 import { UNITS } from "../../lib/units.ts";
@@ -161,16 +161,19 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
         const page = intervalPage(query);
         const { interval } = page;
         const groups = groupsOf(query);
-        const onlyKeyId = shownKeyId(key);
+        const { keyId: onlyKeyId, memberId: onlyMemberId } = shownKeys(key);
         const keyId = query.key_id ?? onlyKeyId;
-        const isOtherKey = onlyKeyId !== undefined && keyId !== onlyKeyId;
+        const memberId = query.member_id ?? onlyMemberId;
+        const isOtherKey =
+          (onlyKeyId !== undefined && keyId !== onlyKeyId) ||
+          (onlyMemberId !== undefined && memberId !== onlyMemberId);
         const isUpToDate = isOtherKey || (await bringUsageUpToDate(sql, key.organizationId));
         const { rows, hasMore } = isOtherKey
           ? { rows: [], hasMore: false }
           : await listUsage(sql, {
               ...page,
               ...{ organizationId: key.organizationId, groups, keyId, model: query.model },
-              ...{ teamId: query.team_id, memberId: query.member_id },
+              ...{ teamId: query.team_id, memberId },
             });
         if (format === "csv") return csvResponse(rows, groups, interval, { hasMore, isUpToDate });
         const data = rows.map((row) => usageShape(row, groups, interval));
