@@ -155,7 +155,7 @@ interface RequestOwner {
 /** Returns the condition on the key of a request. */
 function ofOwner(
   sql: Database,
-  { keyId, memberId }: Pick<RequestOwner, "keyId" | "memberId">,
+  { keyId, memberId }: Pick<RequestListing, "keyId" | "memberId">,
 ): SqlFragment {
   const ofKey = keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`;
   if (memberId === undefined) return ofKey;
