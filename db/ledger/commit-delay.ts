@@ -5,8 +5,7 @@ import type { Unit } from "./units.ts";
 const MAX_PART_OF_CALL = 0.01;
 /** Longest delay of any charge, in milliseconds. */
 const MAX_DELAY_MS = 5;
-/** Charges of shorter calls, in milliseconds, are not delayed: 1 % of them is less than a timer can wait. */
-const MIN_CALL_MS = 100;
+/** Shortest wait of a timer, in milliseconds. So the charges of calls under 100 ms are not delayed. */
 const MIN_TIMER_MS = 1;
 
 /**
@@ -38,7 +37,8 @@ export class CommitDelay {
   /** Begins the delay of a commit of these units. Returns false if the commit must not wait. */
   begin(units: readonly Unit[]): boolean {
     if (units.length < 2) return false;
-    const dueMs = Math.min(...units.map((unit) => this.#dueMsOf(unit)));
+    let dueMs = Number.POSITIVE_INFINITY;
+    for (const unit of units) dueMs = Math.min(dueMs, this.#dueMsOf(unit));
     if (dueMs - this.#clock.nowMs() < MIN_TIMER_MS) return false;
     this.#waitUntil(dueMs);
     return true;
@@ -57,7 +57,7 @@ export class CommitDelay {
   #dueMsOf({ settlements }: Unit): number {
     let delayMs = settlements.length > 0 ? MAX_DELAY_MS : 0;
     for (const { latencyMs } of settlements) {
-      delayMs = Math.min(delayMs, latencyMs < MIN_CALL_MS ? 0 : latencyMs * MAX_PART_OF_CALL);
+      delayMs = Math.min(delayMs, latencyMs * MAX_PART_OF_CALL);
     }
     return this.#lastCommitMs + delayMs;
   }
