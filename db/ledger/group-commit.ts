@@ -79,9 +79,10 @@ export interface GroupCommitDependencies {
 
 /**
  * Commits the units that were queued during one commit with the next one. One commit runs at a time. Only charges of
- * long calls are delayed for others (`CommitDelay`). A broken connection leaves the outcome unknown, so the batch runs again and skips charges that are already
- * posted. A definite failure splits the batch, so that one bad row fails alone. After an unknown outcome a definite
- * failure says nothing about the earlier try: units that it has written are looked up, and count as written.
+ * long calls are delayed for others (`CommitDelay`). A broken connection leaves the outcome unknown, so the batch runs
+ * again and skips charges that are already posted. A definite failure splits the batch, so that one bad row fails alone.
+ * After an unknown outcome a definite failure says nothing about the earlier try: units that it has written are looked
+ * up, and count as written.
  */
 export class GroupCommit {
   readonly #dependencies: GroupCommitDependencies;
