@@ -1,7 +1,8 @@
-import { type Clock, sleep, systemClock } from "../../src/lib/clock.ts";
+import { type Clock, sleep, steadyClock } from "../../src/lib/clock.ts";
 import { overloaded, stopping } from "../../src/lib/errors.ts";
 import { type Database, isOutcomeUnknown, sqlState } from "../client.ts";
 import { TRANSIENT_STATES, UNIQUE_VIOLATION } from "../error-states.ts";
+import { CommitDelay } from "./commit-delay.ts";
 import type { Effect } from "./effects.ts";
 import { type CommitBatch, commitInMemoryHolds } from "./exchange-batch.ts";
 import type { AccountTotals, HoldSource, Settlement } from "./rows.ts";
@@ -70,15 +71,18 @@ export interface GroupCommitDependencies {
   readonly commitBatch?: CommitBatch;
   /** Resolves when a try of unknown outcome has certainly ended, committed or rolled back. */
   endEarlierTry(): Promise<void>;
-  /** Clock for the delays between tries. */
+  /** Returns true while the process drains. Then no charge is delayed. */
+  isDraining?(): boolean;
+  /** Clock for the delays of charges and between tries. */
   readonly clock?: Clock;
 }
 
 /**
- * Commits the units that were queued during one commit with the next one: no timer, no added wait. One commit runs at a
- * time. A broken connection leaves the outcome unknown, so the batch runs again and skips charges that are already
- * posted. A definite failure splits the batch, so that one bad row fails alone. After an unknown outcome a definite
- * failure says nothing about the earlier try: units that it has written are looked up, and count as written.
+ * Commits the units that were queued during one commit with the next one. One commit runs at a time. Only charges of
+ * long calls are delayed for others (`CommitDelay`). A broken connection leaves the outcome unknown, so the batch runs
+ * again and skips charges that are already posted. A definite failure splits the batch, so that one bad row fails alone.
+ * After an unknown outcome a definite failure says nothing about the earlier try: units that it has written are looked
+ * up, and count as written.
  */
 export class GroupCommit {
   readonly #dependencies: GroupCommitDependencies;
@@ -90,11 +94,15 @@ export class GroupCommit {
   #running = false;
   #closed = false;
   #idle: (() => void)[] = [];
-  readonly #pumpOnce = () => void this.#pump();
+  readonly #delay: CommitDelay;
+  readonly #pumpOnce = () => {
+    if (!this.#mayDelay || !this.#delay.begin(this.#queue)) void this.#pump();
+  };
 
   constructor(dependencies: GroupCommitDependencies) {
     this.#dependencies = dependencies;
-    this.#clock = dependencies.clock ?? systemClock;
+    this.#clock = dependencies.clock ?? steadyClock;
+    this.#delay = new CommitDelay(this.#clock, () => void this.#pump());
     this.#resting = new DelayedUnits(this.#clock, (unit) => this.post(unit));
   }
 
@@ -130,6 +138,7 @@ export class GroupCommit {
       return;
     }
     this.#queue.push(unit);
+    this.#delay.shorten(unit);
     this.#start();
   }
 
@@ -143,7 +152,9 @@ export class GroupCommit {
 
   /** The source of holds has new ones. */
   wake(): void {
-    if (!this.#closed) this.#start();
+    if (this.#closed) return;
+    this.#delay.shorten();
+    this.#start();
   }
 
   #start(): void {
@@ -163,6 +174,7 @@ export class GroupCommit {
   async close(withinMs = MAX_CLOSE_MS): Promise<void> {
     this.#resting.retryAll();
     this.#closed = true;
+    this.#delay.shorten();
     if (!this.#running) return;
     await new Promise<void>((resolve) => {
       const cancelTimer = this.#clock.after(withinMs, resolve);
@@ -175,6 +187,11 @@ export class GroupCommit {
 
   get #hasWork(): boolean {
     return this.#queue.length > 0 || this.#engine.holdQueue?.hasWork === true;
+  }
+
+  get #mayDelay(): boolean {
+    const { isDraining } = this.#dependencies;
+    return !this.#closed && this.#engine.holdQueue?.hasWork !== true && isDraining?.() !== true;
   }
 
   async #pump(): Promise<void> {
@@ -192,6 +209,7 @@ export class GroupCommit {
     const units = this.#takeBatch();
     const sizeUnits = units.length;
     const startedMs = performance.now();
+    this.#delay.noteCommit();
     const administration = units.some(isAdministration) ? units.filter(isAdministration) : NONE;
     const ledger =
       administration === NONE ? units : units.filter((unit) => !isAdministration(unit));

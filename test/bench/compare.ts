@@ -9,6 +9,8 @@ export interface Row {
   readonly connections: number;
   /** Its answers take this long by themselves: requests are spread over it, and a round takes as long. */
   readonly answerMs: number;
+  /** Mean think time of a client between two requests, which keeps the clients out of step; undefined: 0. */
+  readonly meanThinkMs?: number | undefined;
 }
 
 export interface Comparison {
@@ -40,11 +42,12 @@ export async function compare(
   targets: { readonly gateway: Target; readonly bare: Target },
   { row, rounds, commitMs, ...times }: CompareOptions,
 ): Promise<Comparison> {
-  const { workload, connections, answerMs } = row;
+  const { workload, connections, answerMs, meanThinkMs } = row;
   const run = {
     workload,
     connections,
     spreadMs: answerMs,
+    meanThinkMs,
     warmupMs: times.warmupMs + answerMs,
     measureMs: Math.max(times.measureMs, answerMs),
   };

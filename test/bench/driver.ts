@@ -52,6 +52,8 @@ export interface Run {
   readonly warmupRequests?: number;
   /** Connections send their first request spread over this time; none: at once. */
   readonly spreadMs?: number;
+  /** Mean of the random time from an answer to the next request of its connection; undefined: 0. */
+  readonly meanThinkMs?: number | undefined;
 }
 
 interface ExpectedBody {
@@ -111,6 +113,7 @@ export class Driver {
       ...requestOf(target, workload),
       connections: run.connections,
       spreadMs: run.spreadMs ?? 0,
+      meanThinkMs: run.meanThinkMs ?? 0,
       warmupMs: run.warmupMs,
       warmupRequests: run.warmupRequests ?? 0,
       measureMs: run.measureMs,

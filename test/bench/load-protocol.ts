@@ -13,6 +13,8 @@ export interface LoadSpec extends Target {
   readonly connections: number;
   /** Connections send their first request spread over this time, so that they do not answer in step. */
   readonly spreadMs: number;
+  /** Mean of the time from an answer to the next request of its connection: uniform, from 0 to twice the mean. */
+  readonly meanThinkMs: number;
   /** The warm-up ends when both are reached. */
   readonly warmupMs: number;
   readonly warmupRequests: number;

@@ -4,11 +4,10 @@ import { readMachineCpuSeconds, readUsage } from "./process-usage.ts";
 import { ResponseReader } from "./response-reader.ts";
 
 const WARMUP_CHECK_MS = 20;
-const PAUSE_MS = 40;
 /** A run whose last answers do not come ends without them. */
 const LAST_ANSWERS_MS = 30_000;
 
-/** Drives one target: each connection sends its next request when it has the answer to the last. */
+/** Drives one target: each connection sends its next request after the answer to the last and its think time. */
 export class LoadRun {
   readonly #spec: LoadSpec;
   readonly #requests: readonly Buffer[];
@@ -72,7 +71,7 @@ export class LoadRun {
   }
 
   async #connect(index: number): Promise<void> {
-    const { port, connections, spreadMs, isTimed } = this.#spec;
+    const { port, connections, spreadMs, meanThinkMs } = this.#spec;
     const connection = new LoadConnection(this.#spec, {
       request: () => this.#requests[this.#nextRequest++ % this.#requests.length]!,
       onLatency: (ms) => this.#isMeasuring && this.#latenciesMs.push(ms),
@@ -93,8 +92,9 @@ export class LoadRun {
           if (isRight === undefined) return;
           if (isRight) this.#answered++;
           if (this.#isEnding) socket.end();
-          // A pause of its own keeps connections from falling into step.
-          else if (isTimed) setTimeout(() => connection.send(socket), Math.random() * PAUSE_MS);
+          // Answers that one commit releases together would else be followed by requests together.
+          else if (meanThinkMs > 0)
+            setTimeout(() => connection.send(socket), Math.random() * 2 * meanThinkMs);
           else connection.send(socket);
         },
         close: () => {

@@ -51,7 +51,7 @@ function comparisonBlock({ rows, rounds, measureMs }: BenchResults): string {
     ...three("peak MB"),
     "commit ms",
   ];
-  const note = `Medians of ${rounds} rounds of at least ${measureMs / 1_000} s, the two in turn; a ratio, or a difference, is the median of the rounds' own. Live streams: 500 open, an event every 40 ms in each;\nrate and CPU are of an event, p50 and p99 of the time to the first event, "event p99" of the way of later events. Chat, real: the upstream answers after 300 ms. The limits: it answers at once,\nstreams with 100 events in one write. CPU is of the gateway's (the proxy's) process alone. Commit: p50 of single durable inserts, just before the row.`;
+  const note = `Medians of ${rounds} rounds of at least ${measureMs / 1_000} s, the two in turn; a ratio, or a difference, is the median of the rounds' own. Live streams: 500 open, an event every 40 ms in each;\nrate and CPU are of an event, p50 and p99 of the time to the first event, "event p99" of the way of later events. Chat, real: the upstream answers after 300 ms, and each client waits for a random 0 to 60 ms before its next request, so that arrivals are independent. The limits: it answers at once,\nstreams with 100 events in one write. CPU is of the gateway's (the proxy's) process alone. Commit: p50 of single durable inserts, just before the row.`;
   return `${table(head, rows.map(comparisonLine), ["left"])}\n${note}`;
 }
 

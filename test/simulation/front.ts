@@ -178,7 +178,7 @@ export class Front {
       clampedNano: 0n,
       model: "simulated/model",
       provider: "simulated",
-      latencyMs: 1,
+      latencyMs: Math.round(this.#gateway.process.clock.nowMs() - hold.admittedAtMs),
       details: null,
       status,
       description: "Chat completion: simulated/model",

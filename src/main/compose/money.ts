@@ -16,13 +16,14 @@ import { SingleNodeMoney } from "../../billing/ledger/single-node.ts";
 import { PendingRefunds } from "../../billing/ledger/undelivered-charge-journal.ts";
 import { Suspensions, usableKey } from "../../http/authentication.ts";
 import { CallAdmission } from "../../inference/call/admission.ts";
+import type { InFlight } from "../../platform/cluster/in-flight.ts";
 import type { RateWindows } from "../../platform/cluster/interface.ts";
 import { NoteFile } from "../../platform/storage/note-file.ts";
 import type { Telemetry } from "../../platform/telemetry/interface.ts";
 import { createActorWorld } from "./actor-world.ts";
 import type { Base } from "./base.ts";
 
-/** Composes the ledger, which commits everything that was queued during its last commit. */
+/** Composes the ledger, which commits charges and holds in groups. */
 export function createLedger(parts: {
   readonly isClustered: boolean;
   readonly connections: {
@@ -33,11 +34,13 @@ export function createLedger(parts: {
   readonly instance: InstanceIdentity;
   readonly telemetry: Telemetry;
   onFenced(): void;
+  /** Returns true while the process drains. */
+  isStopping?(): boolean;
 }): GroupCommit {
-  const { connections, instance, telemetry, onFenced } = parts;
+  const { connections, instance, telemetry, onFenced, isStopping } = parts;
   const sql = connections.ledger;
   return new GroupCommit({
-    ...{ sql, instance, onFenced },
+    ...{ sql, instance, onFenced, isDraining: isStopping },
     commitBatch: parts.isClustered ? commitSharedHolds : commitInMemoryHolds,
     onGuardViolated: guardReport(telemetry),
     endEarlierTry: () => endEarlierSession(sql, connections.ledgerName),
@@ -89,9 +92,9 @@ function guardReport(telemetry: Telemetry) {
 }
 
 /** Composes actors, holds and the ledger, with their two users: admission of calls, and operators' orders. */
-export function composeMoney(base: Base, rates: RateWindows) {
+export function composeMoney(base: Base, rates: RateWindows, inFlight: InFlight) {
   const { changes, clock, read, isClustered, onError } = base;
-  const ledger = createLedger(base);
+  const ledger = createLedger({ ...base, isStopping: () => inFlight.isStopping });
   const commit: ActorEnvironment["commit"] = (effects, chain) => ledger.submit(effects, chain);
   const world = createActorWorld({ changes, clock, read, commit });
   const { organizations } = world;

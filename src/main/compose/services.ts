@@ -39,8 +39,8 @@ export async function composeServices(options: ComposeOptions) {
   const tunedModels = new TunedModels({ read, models: modelParts.models });
   // Their prices are those of their base models.
   modelParts.live.onChanged(() => tunedModels.forgetAll());
-  const accounts = composeMoney(base, coordination.rates);
   const inFlight = new InFlight();
+  const accounts = composeMoney(base, coordination.rates, inFlight);
   const lag = new EventLoopLag();
   const isAborting = () => inFlight.isAborting;
   const maxWaitMs = config.upstreamTimeouts.totalMs;
