@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { findPerson } from "../../db/queries/people.ts";
 import type { Passkeys, RelyingParty } from "../accounts/people/passkeys.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { type RequestContext, type RouteDefinition, route } from "../http/route.ts";
@@ -90,7 +91,7 @@ function signInRoutes(dependencies: PasskeyRouteDependencies): RouteDefinition[]
 }
 
 function ownRoutes(dependencies: PasskeyRouteDependencies): RouteDefinition[] {
-  const { passkeys } = dependencies;
+  const { passkeys, sql } = dependencies;
   const partyOf = partyIn(dependencies);
   return [
     route({
@@ -100,13 +101,19 @@ function ownRoutes(dependencies: PasskeyRouteDependencies): RouteDefinition[] {
       summary: "List the passkeys of the account",
       responses: { 200: { description: "The passkeys, oldest first" } },
       async handle(context) {
-        const list = await passkeys.list(personOf(context).id);
+        const { id: personId } = personOf(context);
+        const [person, list] = await Promise.all([
+          findPerson(sql, { id: personId }),
+          passkeys.list(personId),
+        ]);
         const data = list.map((passkey) => ({
           ...{ id: passkey.id, name: passkey.name, is_backed_up: passkey.isBackedUp },
           created_at: isoTime(passkey.createdAtMs),
           last_used_at: passkey.lastUsedAtMs === null ? null : isoTime(passkey.lastUsedAtMs),
         }));
-        return unstored(jsonResponse({ data, total: data.length }));
+        return unstored(
+          jsonResponse({ data, total: data.length, needs_password: person?.passwordHash !== null }),
+        );
       },
     }),
     route({
