@@ -55,7 +55,7 @@ const OPTIONS = { description: "Options of WebAuthn, in its JSON form" };
 
 /** Returns the routes by which people add passkeys to their account, and sign in with them. */
 export function passkeyRoutes(dependencies: PasskeyRouteDependencies): RouteDefinition[] {
-  return [...signInRoutes(dependencies), ...ownRoutes(dependencies)];
+  return [...signInRoutes(dependencies), ...holderRoutes(dependencies)];
 }
 
 function signInRoutes(dependencies: PasskeyRouteDependencies): RouteDefinition[] {
@@ -90,7 +90,7 @@ function signInRoutes(dependencies: PasskeyRouteDependencies): RouteDefinition[]
   ];
 }
 
-function ownRoutes(dependencies: PasskeyRouteDependencies): RouteDefinition[] {
+function holderRoutes(dependencies: PasskeyRouteDependencies): RouteDefinition[] {
   const { passkeys, sql } = dependencies;
   const partyOf = partyIn(dependencies);
   return [

@@ -37,9 +37,9 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 
 /** Returns the JSON form of a credential for which the browser asks the person. */
-async function credentialFrom(asked: Promise<Credential | null>): Promise<unknown> {
+async function credentialFrom(prompt: Promise<Credential | null>): Promise<unknown> {
   try {
-    return ((await asked) as PublicKeyCredential).toJSON();
+    return ((await prompt) as PublicKeyCredential).toJSON();
   } catch (error) {
     const name = error instanceof DOMException ? error.name : "";
     throw new ApiError(0, "passkey_failed", REASONS[name] ?? String(error), null);
