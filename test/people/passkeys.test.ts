@@ -136,6 +136,14 @@ describe("a passkey", () => {
       const response = await add(person, new Authenticator(), stated);
       expect([response.status, await codeOf(response)]).toEqual([400, "invalid_body"]);
     }
+    const malformed = new Authenticator().create((await creationOptions(person)) as never, {
+      origin: ORIGIN,
+    });
+    malformed.response.attestationObject = "bnVsbA";
+    const body = { name: "Laptop", credential: malformed };
+    expect(await codeOf(await person.call("POST", "account/passkeys", body))).toBe("invalid_body");
+    // Each account has 5 attempts with its password a minute.
+    await gateway.sql`UPDATE people SET password_hash = NULL WHERE email = ${person.email}`;
     const options = (await creationOptions(person)) as never;
     const send = (sender: SignedInPerson) => {
       const credential = new Authenticator().create(options, { origin: ORIGIN });
@@ -194,6 +202,16 @@ describe("a sign-in with a passkey", () => {
     const { response } = stranger.sign(options, { origin: ORIGIN });
     const credential = { ...authenticator.sign(options, { origin: ORIGIN }), response };
     expect(await outcome(await ask("session/passkey", { credential }))).toEqual(rejected);
+  });
+
+  test("is rejected if a part of it is malformed", async () => {
+    const authenticator = await withPasskey(await joined(gateway, "viewer"));
+    for (const part of ["clientDataJSON", "authenticatorData", "signature", "userHandle"]) {
+      const credential = authenticator.sign(await signInOptions(), { origin: ORIGIN });
+      const response = { ...credential.response, [part]: "bnVsbA" };
+      const body = { credential: { ...credential, response } };
+      expect(await outcome(await ask("session/passkey", body))).toEqual(rejected);
+    }
   });
 
   test("counts once, and its challenge too, also if it failed", async () => {
