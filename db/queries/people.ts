@@ -146,13 +146,22 @@ export async function useSecondFactor(sql: Database, id: string, step: number): 
   return used.count > 0;
 }
 
-/** Records a failed sign-in. The address is in the entry only if it has an account. */
-export function recordFailedSignIn(sql: Database, personId: string | null): Promise<void> {
+/**
+ * Records a failed sign-in. The address is in the entry only if it has an account.
+ *
+ * @param reason undefined: wrong credentials
+ */
+export function recordFailedSignIn(
+  sql: Database,
+  personId: string | null,
+  reason?: string,
+): Promise<void> {
   return sql.begin((transaction) =>
     recordAct(transaction, {
       organizationId: null,
       action: "session.rejected",
       object: { type: "person", id: personId },
+      ...(reason !== undefined && { after: { reason } }),
     }),
   );
 }

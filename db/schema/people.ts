@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import {
+  bigint,
   boolean,
   check,
   index,
@@ -134,4 +135,41 @@ export const accountLinks = pgTable(
     usedAt: time("used_at"),
   },
   (table) => [index("account_links_person").on(table.personId)],
+);
+
+/** Passkeys of people: discoverable credentials of WebAuthn. */
+export const passkeys = pgTable(
+  "passkeys",
+  {
+    /** Id of the credential, base64url. */
+    id: text("id").primaryKey(),
+    personId: text("person_id")
+      .notNull()
+      .references(() => people.id),
+    name: text("name").notNull(),
+    /** In the format of COSE. */
+    publicKey: bytea("public_key").notNull(),
+    /** Signatures that the authenticator has counted. Always 0 for authenticators that do not count. */
+    counter: bigint("counter", { mode: "number" }).notNull(),
+    /** How browsers reach the authenticator, such as "internal" or "usb". */
+    transports: text("transports").array().notNull(),
+    /** True if the passkey is synchronised between devices. */
+    isBackedUp: boolean("is_backed_up").notNull(),
+    createdAt: time("created_at").notNull(),
+    lastUsedAt: time("last_used_at"),
+  },
+  (table) => [index("passkeys_of_person").on(table.personId)],
+);
+
+/** Challenges that a passkey has to sign. Each is deleted when it is used. */
+export const passkeyChallenges = pgTable(
+  "passkey_challenges",
+  {
+    /** Base64url. It is no secret. */
+    challenge: text("challenge").primaryKey(),
+    /** The person who adds a passkey. Null: the challenge is for a sign-in. */
+    personId: text("person_id").references(() => people.id),
+    expiresAt: time("expires_at").notNull(),
+  },
+  (table) => [index("passkey_challenges_expiry").on(table.expiresAt)],
 );

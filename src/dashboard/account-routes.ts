@@ -36,26 +36,30 @@ export interface AccountRouteDependencies {
 
 type StartedSession = Awaited<ReturnType<DashboardSessions["beginForPerson"]>>;
 
-const PREFIX = "/dashboard/api";
+export const PREFIX = "/dashboard/api";
 const MAX_BODY_BYTES = 8_192;
 const tag = "Dashboard";
 const anySession: SessionAccess = { kind: "session", of: { kind: "public" } };
-const publicPage = { tag, access: { kind: "public" }, maxBodyBytes: MAX_BODY_BYTES } as const;
-const ofSession = { tag, access: anySession, maxBodyBytes: MAX_BODY_BYTES } as const;
+export const publicPage = {
+  tag,
+  access: { kind: "public" },
+  maxBodyBytes: MAX_BODY_BYTES,
+} as const;
+export const ofSession = { tag, access: anySession, maxBodyBytes: MAX_BODY_BYTES } as const;
 
 const token = Type.String({ pattern: "^[A-Za-z0-9_-]{43}$" });
-const name = Type.String({ minLength: 1, maxLength: 256, pattern: "^[^\\x00-\\x1f]+$" });
-const password = Type.String({ minLength: 1, maxLength: MAX_PASSWORD_CHARACTERS });
+export const name = Type.String({ minLength: 1, maxLength: 256, pattern: "^[^\\x00-\\x1f]+$" });
+export const password = Type.String({ minLength: 1, maxLength: MAX_PASSWORD_CHARACTERS });
 const newPassword = Type.String({
   minLength: MIN_PASSWORD_CHARACTERS,
   maxLength: MAX_PASSWORD_CHARACTERS,
 });
 const code = Type.String({ minLength: 6, maxLength: 16 });
-const body = <Fields extends Parameters<typeof Type.Object>[0]>(fields: Fields) =>
+export const body = <Fields extends Parameters<typeof Type.Object>[0]>(fields: Fields) =>
   Type.Object(fields, { additionalProperties: false });
 
-const STATE = { description: "The session and its CSRF token" };
-const DONE = { description: "Done" };
+export const STATE = { description: "The session and its CSRF token" };
+export const DONE = { description: "Done" };
 
 /**
  * Returns the routes by which people sign in with an account, accept invitations and manage their account. Answers do
@@ -318,7 +322,7 @@ function settingRoutes({ accounts, sessions, sql }: AccountRouteDependencies): R
 }
 
 /** Throws 403 for another site's page, and 429 if the sender has made too many attempts. */
-async function countAttempt(
+export async function countAttempt(
   { sessions, publicUrl: base, senderOf }: AccountRouteDependencies,
   context: RequestContext,
 ): Promise<void> {
@@ -327,7 +331,7 @@ async function countAttempt(
 }
 
 /** Returns the person of the session. Throws 403 if the session has no account. */
-function personOf({ person }: Pick<RequestContext, "person">): SessionPerson {
+export function personOf({ person }: Pick<RequestContext, "person">): SessionPerson {
   if (person === undefined) throw noAccount();
   return person;
 }
@@ -336,7 +340,7 @@ function noAccount(): GatewayError {
   return new GatewayError("role_not_permitted", "This session was started without an account.");
 }
 
-function unstored(response: Response): Response {
+export function unstored(response: Response): Response {
   response.headers.set("cache-control", "no-store");
   return response;
 }

@@ -1,6 +1,7 @@
-import { isLoopbackHost, senderAddress } from "../http/request-headers.ts";
+import type { RelyingParty } from "../accounts/people/passkeys.ts";
+import { isLoopbackHost, publicUrl, senderAddress } from "../http/request-headers.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { siteOf } from "../lib/public-address.ts";
+import { addressOfHost, siteOf } from "../lib/public-address.ts";
 
 /* Reads the origin and the session of a dashboard request from its headers. */
 
@@ -45,6 +46,26 @@ export function assertStatesOrigin({ headers }: RequestHeaders): void {
 export function assertDashboardPage(request: RequestHeaders, publicBase: string | undefined): void {
   assertSameSite(request, publicBase);
   assertStatesOrigin(request);
+}
+
+/**
+ * Returns the relying party of passkeys: the configured public address or, if there is none, the loopback host of the
+ * request. Throws 400 for another host and for an IP address, for which browsers create no passkeys.
+ */
+export function relyingPartyOf(
+  request: RequestHeaders,
+  publicBase: string | undefined,
+): RelyingParty {
+  const { hostname, host, origin } = new URL(publicUrl("/", request, publicBase));
+  const isHostAccepted = publicBase !== undefined || isLoopbackHost(request.headers);
+  if (!isHostAccepted || addressOfHost(hostname) !== undefined) {
+    const message =
+      "Passkeys need the dashboard at the host name of GATEWAY_PUBLIC_URL or, without one, at localhost.";
+    throw new GatewayError("invalid_header", message, { param: "host" });
+  }
+  // A proxy on the same machine may end TLS.
+  const origins = publicBase === undefined ? [`http://${host}`, `https://${host}`] : [origin];
+  return { id: hostname, origins };
 }
 
 /**

@@ -3,6 +3,7 @@ import type { Database } from "../../db/client.ts";
 import { version } from "../../package.json";
 import type { Accounts } from "../accounts/people/accounts.ts";
 import type { PeopleMail } from "../accounts/people/mail.ts";
+import type { Passkeys } from "../accounts/people/passkeys.ts";
 import type { SessionCaller } from "../http/access.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import {
@@ -22,6 +23,7 @@ import type { LiveFigures } from "./live.ts";
 import type { SignInRejected } from "./oidc-client.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
+import { type PasskeyRouteDependencies, passkeyRoutes } from "./passkey-routes.ts";
 import { csrfTokenOf, type DashboardSessions, OPERATOR } from "./sessions.ts";
 import { type Offers, settingsRoutes } from "./settings.ts";
 import { signOnRoutes } from "./sign-on-routes.ts";
@@ -38,6 +40,7 @@ export interface DashboardDependencies {
   readonly singleSignOn: SingleSignOn | undefined;
   readonly identitySignOn: IdentitySignOn;
   readonly accounts: Accounts;
+  readonly passkeys: Passkeys;
   readonly mail: PeopleMail;
   /** True if keys can sign in, beside accounts. */
   readonly keysSignIn: boolean;
@@ -72,14 +75,16 @@ export function dashboardRoutes(
   dependencies: DashboardDependencies,
 ): RouteDefinition[] {
   const { singleSignOn } = dependencies;
+  const ofAccounts: PasskeyRouteDependencies = {
+    ...dependencies,
+    senderOf: senderIn(dependencies),
+    begun: (context, started) => begun(dependencies, context, started),
+  };
   return [
     ...pageRoutes(dependencies.bundle),
     ...sessionRoutes(dependencies),
-    ...accountRoutes({
-      ...dependencies,
-      senderOf: senderIn(dependencies),
-      begun: (context, started) => begun(dependencies, context, started),
-    }),
+    ...accountRoutes(ofAccounts),
+    ...passkeyRoutes(ofAccounts),
     ...signOnRoutes({ ...dependencies, senderOf: senderIn(dependencies) }),
     {
       method: "GET",

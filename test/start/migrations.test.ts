@@ -68,6 +68,7 @@ test("a migration that does not get its locks is tried again until it does", asy
       WHERE id > (SELECT min(id) FROM drizzle.__drizzle_migrations)`;
     await sql`DROP TABLE configuration_entries`;
     await sql`ALTER TABLE batches DROP COLUMN models`;
+    await sql`DROP TABLE passkeys, passkey_challenges`;
     await sql`DROP TABLE identity_providers, person_identities, account_links, invitations, team_members, teams, members, people CASCADE`;
     await sql`ALTER TABLE api_keys DROP COLUMN team_id, DROP COLUMN owner_id`;
     await sql`ALTER TABLE dashboard_sessions DROP COLUMN person_id`;

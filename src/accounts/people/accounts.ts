@@ -107,10 +107,7 @@ export class Accounts {
   }
 
   async #noteFailure(personId: string | null, email: string, origin: Origin): Promise<void> {
-    const author: Author = {
-      ...{ kind: "person", id: personId ?? "unknown", name: email, via: "dashboard" },
-      ...origin,
-    };
+    const author = authorOfAttempt(personId, email, origin);
     await recordFailedSignIn(authored(this.#dependencies.sql, author), personId);
   }
 
@@ -272,6 +269,16 @@ export class Accounts {
     );
   }
 
+  /**
+   * Returns the person. Throws 400 if the person has a password and this is another one, and 429 after too many
+   * attempts.
+   */
+  async confirmPassword(personId: string, password: string | undefined): Promise<Person> {
+    const person = (await findPerson(this.#dependencies.sql, { id: personId }))!;
+    if (person.passwordHash !== null) await this.#assertPassword(personId, password ?? "");
+    return person;
+  }
+
   async #assertPassword(personId: string, password: string): Promise<void> {
     const person = await findPerson(this.#dependencies.sql, { id: personId });
     await this.#countAttempt(person?.email ?? "");
@@ -328,6 +335,11 @@ export function firstOperatorLink(sql: Database, nowMs: number): Promise<string 
     });
     return token;
   });
+}
+
+/** Returns the author of an attempt to sign in. */
+export function authorOfAttempt(personId: string | null, name: string, origin: Origin): Author {
+  return { kind: "person", id: personId ?? "unknown", name, via: "dashboard", ...origin };
 }
 
 function totpOf(secret: string, label = ""): TOTP {

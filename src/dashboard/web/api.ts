@@ -5,6 +5,8 @@ import { dashboardUrl } from "./router.ts";
 export interface Session {
   readonly kind: "organization" | "operator";
   readonly key: { readonly id: string; readonly name: string | null };
+  /** Null if the session was started without an account. */
+  readonly person: { readonly email: string } | null;
   readonly csrf_token: string;
   /** Whether the test processor handles payments. */
   readonly test_payments: boolean;
@@ -131,9 +133,12 @@ export async function restoreSession(): Promise<void> {
   }
 }
 
-/** Signs in with a key. Throws ApiError if the key cannot sign in. */
-export async function signIn(key: string): Promise<void> {
-  const started = await call<Session>("POST", "session", { body: { key } });
+/**
+ * Starts a session with a call that answers with one, such as a sign-in. Throws ApiError if the gateway rejects the
+ * call.
+ */
+export async function startSession(path: string, body: unknown): Promise<void> {
+  const started = await call<Session>("POST", path, { body });
   signedOutBecause.value = undefined;
   session.value = started;
 }

@@ -1,8 +1,9 @@
 import { useEffect, useState } from "preact/hooks";
-import { signedOutBecause, signIn } from "./api.ts";
+import { signedOutBecause, startSession } from "./api.ts";
 import { Field } from "./components/controls.tsx";
 import { Form } from "./components/dialog.tsx";
 import { Notice } from "./components/display.tsx";
+import { PasskeyButton } from "./passkey-button.tsx";
 import { useResource } from "./resource.ts";
 import { dashboardUrl, gatewayUrl } from "./router.ts";
 
@@ -38,7 +39,8 @@ export function SignIn() {
             Sign in with {provider}
           </a>
         )}
-        <Form submit="Sign in" onSubmit={() => signIn(key.trim())}>
+        <PasskeyButton />
+        <Form submit="Sign in" onSubmit={() => startSession("session", { key: key.trim() })}>
           <Field
             label="Management key"
             type="password"

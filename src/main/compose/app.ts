@@ -4,6 +4,7 @@ import { IdentityProviders } from "../../accounts/identity-providers/identity-pr
 import { OrganizationAdministration } from "../../accounts/organizations/organizations.ts";
 import { Accounts } from "../../accounts/people/accounts.ts";
 import { PeopleMail } from "../../accounts/people/mail.ts";
+import { Passkeys } from "../../accounts/people/passkeys.ts";
 import { OperatorCredit } from "../../billing/ledger/operator-credit.ts";
 import { FailedRequests } from "../../billing/requests/failed-requests.ts";
 import { IdentitySignOn } from "../../dashboard/identity-sign-on.ts";
@@ -54,8 +55,9 @@ export function composeApp(services: Services): ReturnType<typeof createApp> {
   const mail = new PeopleMail(config.mail, (error) =>
     telemetry.log.warn({ reason: reasonOf(error) }, "a message was not sent"),
   );
+  const accounts = new Accounts({ sql, clock, keyring: services.keyring, rates });
   const routes = mountedRoutes(services, composeAdministration(services), {
-    accounts: new Accounts({ sql, clock, keyring: services.keyring, rates }),
+    ...{ accounts, passkeys: new Passkeys({ sql, clock, accounts }) },
     ...{ mail, keysSignIn: config.keysSignIn },
     identityProviders,
     identitySignOn: new IdentitySignOn({ providers: identityProviders, egress: { guard }, clock }),

@@ -1,10 +1,11 @@
 import { useState } from "preact/hooks";
-import { call } from "../../api.ts";
+import { call, session } from "../../api.ts";
 import { Button, Link } from "../../components/controls.tsx";
 import { Confirm, toast } from "../../components/dialog.tsx";
 import { Meter, Notice, Panel, Skeleton, Time } from "../../components/display.tsx";
 import { bytes, integer, usd } from "../../format.ts";
 import { useResource } from "../../resource.ts";
+import { Passkeys } from "../passkeys.tsx";
 import { planTitle, type Subscription } from "./plans.ts";
 import { SignIns } from "./sign-ins.tsx";
 
@@ -39,6 +40,7 @@ export function OrganizationSection() {
         )}
         {data === undefined ? error === undefined && <Skeleton /> : <Terms organization={data} />}
       </Panel>
+      {session.value?.person && <Passkeys />}
       <SignIns />
       <ResponseCache />
     </>
