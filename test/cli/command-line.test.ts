@@ -8,6 +8,7 @@ import type { CommandContext } from "../../src/main/cli/command.ts";
 import { COMMANDS } from "../../src/main/cli/commands.ts";
 import { runCli } from "../../src/main/cli/run-cli.ts";
 import { PROVIDER_TYPES } from "../../src/platform/config/provider-types.ts";
+import { builtInModels } from "../../src/providers/catalogue/provider-models.ts";
 import { printed, runCliHere, runCliProcess } from "./cli-runs.ts";
 
 const context: CommandContext = {
@@ -221,6 +222,57 @@ test("models list needs no database, and shows what the environment enables", as
   const { output } = await run("models", "list", "--provider", "sandbox");
   expect(output).toContain("sandbox/chat ");
   expect(output).not.toContain("openai/");
+});
+
+interface Row {
+  readonly model: string;
+  readonly [member: string]: unknown;
+}
+
+test("models prices --diff lists the prices that differ from the provider's own list", async () => {
+  const { models } = await builtInModels("together", new Date());
+  const [same, other] = models.filter(({ isActive, category }) => isActive && category === "chat");
+  const [sameName, otherName] = [same!, other!].map(({ endpoints }) => endpoints[0]!.model);
+  const perMillion = (femto: bigint) => Number(femto) / 1e9;
+  const input = perMillion(same!.prices.inputTokenFemto);
+  using server = Bun.serve({
+    port: 0,
+    fetch: () =>
+      Response.json([
+        {
+          id: sameName,
+          pricing: {
+            input,
+            output: perMillion(same!.prices.outputTokenFemto),
+            cached_input: perMillion(same!.prices.cachedInputTokenFemto),
+          },
+        },
+        { id: otherName, pricing: { input: 123, output: 456 } },
+      ]),
+  });
+  const environment = {
+    TOGETHER_API_KEY: "key",
+    TOGETHER_BASE_URL: `http://127.0.0.1:${server.port}/v1`,
+  };
+  const listed = await runCliProcess(
+    environment,
+    ...["models", "prices", "--diff", "--provider", "together", "--json"],
+  );
+  const { data, providers } = printed<{ data: Row[]; providers: object[] }>(listed);
+  expect(providers).toEqual([{ provider: "together", compared: 2 }]);
+  expect(data.filter(({ model }) => model === sameName && model !== otherName)).toEqual([]);
+  expect(data).toContainEqual({
+    ...{ provider: "together", model: otherName!, unit: "input" },
+    built_in_usd_per_million: perMillion(other!.prices.inputTokenFemto),
+    list_usd_per_million: 123,
+  });
+  const all = await runCliProcess(environment, "models", "prices", "--provider", "together");
+  expect(all.stdout).toContain(sameName!);
+  const down = await runCliProcess(
+    { ...environment, TOGETHER_BASE_URL: "http://127.0.0.1:9/v1" },
+    ...["models", "prices", "--provider", "together"],
+  );
+  expect(down.stdout).toContain("together: not compared, ");
 });
 
 test("models built-in counts the models of every type of provider, and says why others are left out", async () => {

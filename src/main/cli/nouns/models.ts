@@ -11,6 +11,7 @@ import type { Command, CommandContext } from "../command.ts";
 import { readOperatorSettings } from "../operator-database.ts";
 import { renderTable } from "../print.ts";
 import { builtIn } from "./built-in-models.ts";
+import { prices } from "./model-prices.ts";
 
 const PRICE_DIGITS = 6;
 const TOKENS_OF_A_PRICE = 1_000_000;
@@ -101,4 +102,4 @@ function perMillion(usdPerToken: number): string {
   return String(Number((usdPerToken * TOKENS_OF_A_PRICE).toFixed(PRICE_DIGITS)));
 }
 
-export const modelCommands: readonly Command[] = [list, builtIn];
+export const modelCommands: readonly Command[] = [list, builtIn, prices];
