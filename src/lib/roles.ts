@@ -64,7 +64,7 @@ export const ROLE_RIGHTS: Readonly<Record<Role, RoleRights>> = {
     isSelfOnly: true,
   },
   billing: {
-    description: "Sees usage and credits, and pays. Sees no requests and no keys.",
+    description: "Sees usage, requests and credits, and pays. Sees no keys.",
     changes: ["billing:write"],
     reads: ["billing:read", "billing:write", "models:read", "usage:read"],
     grants: [],
