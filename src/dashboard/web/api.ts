@@ -1,10 +1,26 @@
 import { signal } from "@preact/signals";
+import type { OperatorRole, Role } from "../../lib/roles.ts";
 import { dashboardUrl } from "./router.ts";
+
+/** The person of a session, with the role in it. */
+export interface SessionPerson {
+  readonly id: string;
+  readonly email: string;
+  /** Null for a session as operator. */
+  readonly member_id: string | null;
+  readonly role: Role | OperatorRole;
+  /** Organizations, and the gateway for operators, for which the person can act. */
+  readonly holders: readonly { readonly id: string; readonly name: string }[];
+  /** Teams of the member. */
+  readonly teams: readonly { readonly id: string; readonly name: string }[];
+}
 
 /** The signed-in session. */
 export interface Session {
   readonly kind: "organization" | "operator";
   readonly key: { readonly id: string; readonly name: string | null };
+  /** Null if the session was started without an account. */
+  readonly person: SessionPerson | null;
   readonly csrf_token: string;
   /** Whether the test processor handles payments. */
   readonly test_payments: boolean;
@@ -64,6 +80,9 @@ interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
+/** Codes of 401 that report wrong or missing credentials, which end no session. */
+const CREDENTIAL_FAULTS: readonly string[] = ["invalid_credentials", "second_factor_required"];
+
 /** Sends a request to the dashboard's API with the session. Throws ApiError. */
 export async function send(
   method: Method,
@@ -86,7 +105,9 @@ export async function send(
   });
   if (response.ok) return response;
   const error = await errorOf(response);
-  if (error.status === 401) endSession("Your session has ended. Sign in again.");
+  if (error.status === 401 && !CREDENTIAL_FAULTS.includes(error.code)) {
+    endSession("Your session has ended. Sign in again.");
+  }
   throw error;
 }
 
@@ -131,9 +152,12 @@ export async function restoreSession(): Promise<void> {
   }
 }
 
-/** Signs in with a key. Throws ApiError if the key cannot sign in. */
-export async function signIn(key: string): Promise<void> {
-  const started = await call<Session>("POST", "session", { body: { key } });
+/**
+ * Starts a session with a call that answers with one, such as a sign-in. Throws ApiError if the gateway rejects the
+ * call.
+ */
+export async function startSession(path: string, body: unknown): Promise<void> {
+  const started = await call<Session>("POST", path, { body });
   signedOutBecause.value = undefined;
   session.value = started;
 }

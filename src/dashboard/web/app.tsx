@@ -3,19 +3,21 @@ import { session, signOut } from "./api.ts";
 import { Button, Choice, Link } from "./components/controls.tsx";
 import { Toasts } from "./components/dialog.tsx";
 import { Empty, Notice, PageHead } from "./components/display.tsx";
+import { isLinkPage, LinkPage } from "./gate/link-pages.tsx";
+import { SignIn } from "./gate/sign-in.tsx";
 import { isLive } from "./live.ts";
 import { type DashboardPage, PAGES } from "./pages/table.ts";
 import { useResource } from "./resource.ts";
 import { pageName, sectionName } from "./router.ts";
-import { SignIn } from "./sign-in.tsx";
 import { chooseTheme, type Theme, theme } from "./theme.ts";
 
 export function App() {
   const currentSession = session.value;
+  const requestedPage = pageName.value;
+  if (isLinkPage(requestedPage)) return <LinkPage key={requestedPage} name={requestedPage} />;
   if (currentSession === undefined) return null;
   if (currentSession === null) return <SignIn />;
   const pages = PAGES.filter(({ of }) => of.includes(currentSession.kind));
-  const requestedPage = pageName.value;
   const section = sectionName.value;
   const matched = pages.find(
     ({ name, sections = [""] }) => name === requestedPage && sections.includes(section),
