@@ -90,7 +90,8 @@ export async function send(
   options: CallOptions = {},
 ): Promise<Response> {
   const headers: Record<string, string> = { accept: "application/json", ...options.headers };
-  const token = session.value?.csrf_token;
+  const sender = session.value;
+  const token = sender?.csrf_token;
   if (token !== undefined) headers["x-csrf-token"] = token;
   if (options.isUnattended) headers["x-dashboard-unattended"] = "1";
   if (options.body !== undefined) headers["content-type"] = "application/json";
@@ -105,7 +106,9 @@ export async function send(
   });
   if (response.ok) return response;
   const error = await errorOf(response);
-  if (error.status === 401 && !CREDENTIAL_FAULTS.includes(error.code)) {
+  // An answer to the previous session, before a switch, does not end this one.
+  const isEnded = error.status === 401 && session.value === sender;
+  if (isEnded && !CREDENTIAL_FAULTS.includes(error.code)) {
     endSession("Your session has ended. Sign in again.");
   }
   throw error;
