@@ -122,7 +122,11 @@ function ResponseCache() {
   return (
     <Panel
       title="Response cache"
-      aside={<Button onClick={() => setConfirming(true)}>Clear cache</Button>}
+      aside={
+        <Button needs="cache:manage" onClick={() => setConfirming(true)}>
+          Clear cache
+        </Button>
+      }
     >
       <p class="quiet">
         Requests with the header <code>X-Gateway-Cache: on</code> get the cached answer of an
