@@ -5,6 +5,7 @@ import { Confirm, toast } from "../../components/dialog.tsx";
 import { Meter, Notice, Panel, Skeleton, Time } from "../../components/display.tsx";
 import { bytes, integer, usd } from "../../format.ts";
 import { useResource } from "../../resource.ts";
+import { mayChange, mayRead, seesOwnOnly } from "../../rights.ts";
 import { planTitle, type Subscription } from "./plans.ts";
 import { SignIns } from "./sign-ins.tsx";
 
@@ -39,8 +40,8 @@ export function OrganizationSection() {
         )}
         {data === undefined ? error === undefined && <Skeleton /> : <Terms organization={data} />}
       </Panel>
-      <SignIns />
-      <ResponseCache />
+      {mayRead("keys:manage") && !seesOwnOnly() && <SignIns />}
+      {mayChange("cache:manage") && <ResponseCache />}
     </>
   );
 }
@@ -57,7 +58,14 @@ function Terms({ organization }: { readonly organization: Organization }) {
         <dd class="code">{organization.id}</dd>
         <dt>Plan</dt>
         <dd>
-          <Plan plan={organization.plan} /> · <Link page="settings/billing">Plans and billing</Link>
+          {mayRead("billing:read") ? (
+            <>
+              <Plan plan={organization.plan} /> ·{" "}
+              <Link page="settings/billing">Plans and billing</Link>
+            </>
+          ) : (
+            planTitle(organization.plan)
+          )}
         </dd>
         <dt>Platform fee</dt>
         <dd>{organization.fee_percent}% on top of provider prices</dd>
@@ -122,11 +130,7 @@ function ResponseCache() {
   return (
     <Panel
       title="Response cache"
-      aside={
-        <Button needs="cache:manage" onClick={() => setConfirming(true)}>
-          Clear cache
-        </Button>
-      }
+      aside={<Button onClick={() => setConfirming(true)}>Clear cache</Button>}
     >
       <p class="quiet">
         Requests with the header <code>X-Gateway-Cache: on</code> get the cached answer of an
