@@ -183,7 +183,7 @@ function NotFound() {
   return (
     <>
       <PageHead title="Page not found" />
-      <Empty title="This page does not exist.">
+      <Empty title="This page does not exist, or your role does not show it.">
         <Link page="">Go to the start page</Link>
       </Empty>
     </>

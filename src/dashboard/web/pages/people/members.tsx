@@ -178,8 +178,8 @@ function budgets({ daily_budget_usd: daily, monthly_budget_usd: monthly }: Membe
   if (daily === null && monthly === null) return <span class="quiet">No budget</span>;
   return (
     <span class="stacked">
-      {daily !== null && <span>{usd(daily)} a day</span>}
-      {monthly !== null && <span>{usd(monthly)} a month</span>}
+      {daily !== null && <span class="nowrap">{usd(daily)} a day</span>}
+      {monthly !== null && <span class="nowrap">{usd(monthly)} a month</span>}
     </span>
   );
 }

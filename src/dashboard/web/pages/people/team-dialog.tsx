@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import { call } from "../../api.ts";
 import { Choice, Field } from "../../components/controls.tsx";
 import { Dialog, Form, toast } from "../../components/dialog.tsx";
+import { titled } from "../../format.ts";
 import { useResource } from "../../resource.ts";
 import { modelsIn, numberIn } from "../key-dialog.tsx";
 import { Budgets } from "./member-dialog.tsx";
@@ -68,14 +69,14 @@ export function TeamDialog({ edited, onChanged, onClose }: TeamDialogProps) {
         </div>
         <fieldset class="rows">
           <legend>Policy for keys of developers</legend>
-          <div class="pair">
+          <div class="triple">
             {field("maxKeys", "Keys per member", NUMBER)}
-            {field("maxDaily", "Highest daily budget", {
+            {field("maxDaily", "Max daily budget", {
               ...NUMBER,
               inputMode: "decimal",
               hint: "USD",
             })}
-            {field("maxDays", "Longest life", { ...NUMBER, hint: "Days" })}
+            {field("maxDays", "Max lifetime", { ...NUMBER, hint: "Days" })}
           </div>
         </fieldset>
       </Form>
@@ -99,7 +100,8 @@ function DefinitionChoice({ kind, value, onChange }: DefinitionChoiceProps) {
   if (value !== "") names.add(value);
   return (
     <Choice
-      label={kind === "guardrail" ? "Guardrail of all requests" : "Preset of all requests"}
+      label={titled(kind)}
+      hint="Of all requests"
       value={value}
       options={[["", "None"], ...[...names].map((name) => [name, name] as const)]}
       onChange={onChange}
@@ -155,8 +157,8 @@ const FIELDS: readonly (readonly [keyof Entries, string, numberLabel?: string])[
 ];
 const POLICY_FIELDS: typeof FIELDS = [
   ["maxKeys", "max_keys_per_member", "Keys per member"],
-  ["maxDaily", "max_daily_budget_usd", "Highest daily budget"],
-  ["maxDays", "max_lifetime_days", "Longest life"],
+  ["maxDaily", "max_daily_budget_usd", "Max daily budget"],
+  ["maxDays", "max_lifetime_days", "Max lifetime"],
 ];
 
 /** Returns the changed fields. Throws if a number is invalid. */
