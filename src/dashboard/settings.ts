@@ -91,7 +91,7 @@ const signInList = Type.Object({
 
 const tag = "Dashboard";
 const billing: KeyAccess = { kind: "administration", scope: "billing:read" };
-/** The scope of `GET /v1/keys`, because sign-ins belong to keys. Developers, who see only their own keys, have no access. */
+/** The scope of `GET /v1/keys`, because sign-ins belong to keys. Developers, whose role is self-only, have no access. */
 const signIns: KeyAccess = {
   kind: "administration",
   scope: "keys:manage",

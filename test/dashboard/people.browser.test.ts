@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { TOTP } from "otpauth";
 import type { Browser, Page } from "playwright-core";
+import { insertAccountLink } from "../../db/queries/people.ts";
 import { firstOperatorLink } from "../../src/accounts/people/accounts.ts";
+import { newLinkSecret } from "../../src/accounts/people/one-time-links.ts";
 import {
   invite,
   type Json,
@@ -304,6 +306,31 @@ browserTest("a second factor is set up, asked for at the sign-in, and removed", 
   await dialogOf(page).getByLabel("Current password").fill(PASSWORD);
   await pressInDialog(page, "Remove second factor");
   await said(page, "The second factor is off.");
+});
+
+browserTest("a link sets a new password once, which ends the sessions of the account", async () => {
+  const person = await joined(gateway, "viewer");
+  const signedIn = await openAs(person, "");
+  const { token, tokenHash } = newLinkSecret();
+  const createdAtMs = Date.now();
+  await gateway.sql.begin((transaction) =>
+    insertAccountLink(transaction, {
+      ...{ tokenHash, purpose: "password" as const, personId: person.state.person.id, createdAtMs },
+      expiresAtMs: createdAtMs + 3_600_000,
+    }),
+  );
+  const page = await open(`/new-password#${token}`);
+  await page.getByLabel("New password").fill("another long password");
+  await press(page, "Set password");
+  await heading(page, "Password changed");
+  await heading(signedIn, "Sign in");
+  await page.getByRole("link", { name: "Sign in with the new password" }).click();
+  await signInWithAccount(page, person.email, "another long password");
+  await heading(page, "Overview");
+  const again = await open(`/new-password#${token}`);
+  await again.getByLabel("New password").fill("yet another password");
+  await press(again, "Set password");
+  await heading(again, "This link does not work");
 });
 
 browserTest("a person changes name and password, which ends the other sessions", async () => {

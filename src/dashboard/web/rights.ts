@@ -4,7 +4,7 @@ import { session } from "./api.ts";
 import { titled } from "./format.ts";
 
 /*
- * What the session may do, from the table of roles that the API enforces. A session that was started with a key has
+ * The rights of the session, from the table of roles that the API enforces. A session that was started with a key has
  * no role. The API alone checks the scopes of its key.
  */
 
@@ -28,8 +28,8 @@ export function mayChange(right: Right): boolean {
   return role === undefined || ROLE_RIGHTS[role].changes.includes(right);
 }
 
-/** Returns true if the role sees only its own keys, usage and requests. */
-export function seesOwnOnly(): boolean {
+/** Returns true if the member is self-only: its role sees only the keys, usage and requests of the member. */
+export function isSelfOnly(): boolean {
   const role = memberRole();
   return role !== undefined && ROLE_RIGHTS[role].isSelfOnly === true;
 }

@@ -11,7 +11,7 @@ interface ButtonProps {
   readonly isDisabled?: boolean;
   /** Accessible name, if the text does not name the object: "Revoke the key ada". */
   readonly label?: string;
-  /** What the button changes. A session whose role may not change it does not see the button. */
+  /** The right to the change that the button makes. A session whose role may not change it does not see the button. */
   readonly needs?: Right;
   onClick?(): void;
 }

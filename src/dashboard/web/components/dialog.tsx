@@ -57,7 +57,7 @@ interface FormProps {
   readonly isDanger?: boolean;
   /** Disables the submit button while the form is incomplete. */
   readonly isDisabled?: boolean;
-  /** What the form changes. A role that may not change it sees a reason in place of the submit button. */
+  /** The right to the change that the form makes. A role that may not change it sees a reason in place of the submit button. */
   readonly needs?: Right;
   /** Label of the cancel button. "Cancel" by default. */
   readonly cancel?: string;

@@ -88,8 +88,8 @@ export function useSecondFactor(): SecondFactor {
         await signIn(code);
         return true;
       } catch (error) {
-        const isAsked = error instanceof ApiError && error.code === "second_factor_required";
-        if (!isAsked || code !== undefined) throw error;
+        const isRequested = error instanceof ApiError && error.code === "second_factor_required";
+        if (!isRequested || code !== undefined) throw error;
         setCode("");
         return false;
       }

@@ -11,7 +11,7 @@ import { ApiError, call, session } from "../api.ts";
 import { Button, Check, Choice, CopyText, Field } from "../components/controls.tsx";
 import { Dialog, Form, toast } from "../components/dialog.tsx";
 import { Notice } from "../components/display.tsx";
-import { memberRole, seesOwnOnly } from "../rights.ts";
+import { isSelfOnly, memberRole } from "../rights.ts";
 import type { ListedKey } from "./keys.tsx";
 import { useKeyTeams, useMembers } from "./people/names.ts";
 
@@ -134,13 +134,13 @@ function Fields({ of: fields, entries, set }: FieldsProps) {
   ));
 }
 
-/** The team and the owner. Members who see only their own keys own them, and choose among their teams. */
+/** The team and the owner. A self-only member owns its keys, and chooses among its teams. */
 function Belonging({ entries, set }: Omit<FieldsProps, "of">) {
-  const isOwn = seesOwnOnly();
+  const isSelf = isSelfOnly();
   const teams = useKeyTeams();
   const members = useMembers().data?.data ?? [];
   const optionsOf = (named: readonly { id: string; name: string }[], none: string, id: string) => [
-    ...(isOwn ? [] : [["", none] as const]),
+    ...(isSelf ? [] : [["", none] as const]),
     ...named.map((one) => [one.id, one.name] as const),
     ...(id === "" || named.some((one) => one.id === id) ? [] : [[id, id] as const]),
   ];
@@ -157,7 +157,7 @@ function Belonging({ entries, set }: Omit<FieldsProps, "of">) {
           onChange={(id) => set({ team_id: id })}
         />
       )}
-      {!isOwn && ownerOptions.length > 1 && (
+      {!isSelf && ownerOptions.length > 1 && (
         <Choice
           label={CONTROLS.owner_id.label}
           value={ownerId}
@@ -241,9 +241,9 @@ export function SecretOnce({ secret, isBusy = false, onDone }: SecretOnceProps) 
   );
 }
 
-/** Returns the team of a new key: the first one of a member who sees only its own keys, and otherwise none. */
+/** Returns the team of a new key: the first one of a self-only member, and otherwise none. */
 function firstTeam(): string {
-  return seesOwnOnly() ? (session.value?.person?.teams[0]?.id ?? "") : "";
+  return isSelfOnly() ? (session.value?.person?.teams[0]?.id ?? "") : "";
 }
 
 function entriesOf(key: ListedKey | undefined): Entries {
@@ -270,7 +270,7 @@ function bodyOf(entries: Entries, edited: ListedKey | undefined): Partial<WireSe
   const stated = FORM_ROWS.flatMap(({ field, kind }) => {
     const entry = entries[field];
     const mayBeOmitted = edited !== undefined || kind === "time" || kind === "scopes";
-    // A member who sees only its own keys owns them.
+    // A self-only member owns its keys.
     if (field === "owner_id" && entry === before.owner_id) return [];
     if (mayBeOmitted && String(entry) === String(before[field])) return [];
     return [[field, typeof entry === "string" ? valueIn(field, kind, entry) : entry]];

@@ -6,7 +6,7 @@ import { Confirm, perform, toast } from "../components/dialog.tsx";
 import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { useResource } from "../resource.ts";
-import { mayChange, seesOwnOnly } from "../rights.ts";
+import { isSelfOnly, mayChange } from "../rights.ts";
 import { KeyDialog } from "./key-dialog.tsx";
 import { KeyRotation } from "./key-rotation.tsx";
 import { useKeyTeams, useMembers } from "./people/names.ts";
@@ -50,12 +50,12 @@ export function KeysPage() {
     });
   const teams = useKeyTeams();
   const members = useMembers().data?.data ?? [];
-  const isOwn = seesOwnOnly();
-  const isTeamless = isOwn && teams.length === 0;
+  const isSelf = isSelfOnly();
+  const isTeamless = isSelf && teams.length === 0;
   const isFiltered = state !== "" || search !== "";
   return (
     <>
-      <PageHead title={isOwn ? "My keys" : "Keys"}>
+      <PageHead title={isSelf ? "My keys" : "Keys"}>
         <Button
           variant="primary"
           needs="keys:manage"
@@ -242,7 +242,7 @@ function ownerCell(
   return (
     <span>
       {teamId === null ? <span class="quiet">No team</span> : nameIn(teams, teamId)}
-      {ownerId !== null && !seesOwnOnly() && <span class="sub">{nameIn(members, ownerId)}</span>}
+      {ownerId !== null && !isSelfOnly() && <span class="sub">{nameIn(members, ownerId)}</span>}
     </span>
   );
 }

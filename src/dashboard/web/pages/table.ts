@@ -1,7 +1,7 @@
 import type { ComponentType } from "preact";
 import type { Scope } from "../../../lib/api-key-record.ts";
 import type { Session } from "../api.ts";
-import { mayRead, seesOwnOnly } from "../rights.ts";
+import { isSelfOnly, mayRead } from "../rights.ts";
 import { AccountPage } from "./account.tsx";
 import { AliasesPage } from "./aliases.tsx";
 import { AuditLogPage } from "./audit-log.tsx";
@@ -24,13 +24,13 @@ export interface DashboardPage {
   /** Path segment under /dashboard. Empty for the first page. */
   readonly name: string;
   readonly title: string;
-  /** Title for members who see only their own. Default: the title. */
-  readonly ownTitle?: string;
+  /** Title for self-only members. Default: the title. */
+  readonly selfTitle?: string;
   /** Kinds of session that show the page. */
   readonly of: readonly Session["kind"][];
   /** Scope of what the page shows. */
   readonly needs?: Scope;
-  /** True for a page that members who see only their own cannot open. */
+  /** True for a page that self-only members cannot open. */
   readonly isForAll?: true;
   /** True for a page about the account of the session. */
   readonly isForPeople?: true;
@@ -46,14 +46,14 @@ export function pagesOf({ kind, person }: Session): readonly DashboardPage[] {
     ({ of, needs, isForAll, isForPeople }) =>
       of.includes(kind) &&
       (needs === undefined || mayRead(needs)) &&
-      !(isForAll && seesOwnOnly()) &&
+      !(isForAll && isSelfOnly()) &&
       !(isForPeople && person === null),
   );
 }
 
 /** Returns the title of a page for the session. */
-export function pageTitle({ title, ownTitle = title }: DashboardPage): string {
-  return seesOwnOnly() ? ownTitle : title;
+export function pageTitle({ title, selfTitle = title }: DashboardPage): string {
+  return isSelfOnly() ? selfTitle : title;
 }
 
 const organization = { of: ["organization"] } as const;
@@ -66,7 +66,7 @@ const PAGES: readonly DashboardPage[] = [
   { name: "usage", title: "Usage", ...organization, needs: "usage:read", Page: UsagePage },
   { name: "requests", title: "Requests", ...organization, needs: "usage:read", Page: RequestsPage },
   {
-    ...{ name: "keys", title: "Keys", ownTitle: "My keys" },
+    ...{ name: "keys", title: "Keys", selfTitle: "My keys" },
     ...{ ...organization, needs: "keys:manage", Page: KeysPage },
   },
   {

@@ -28,7 +28,7 @@ interface InvitationsProps {
   readonly teams: readonly Team[];
 }
 
-/** Invitations that nobody has accepted. */
+/** Invitations that are not accepted yet. */
 export function Invitations({ listed, teams }: InvitationsProps) {
   const [withdrawn, setWithdrawn] = useState<Invitation>();
   const open = listed.data?.data.filter(({ accepted_at: at }) => at === null);

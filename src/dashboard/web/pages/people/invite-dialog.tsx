@@ -62,7 +62,7 @@ function InvitationLink({ url, email, onClose }: InvitationLinkProps) {
         <CopyText text={url} label="invitation link" />
         <p class="hint">
           The link works once, for 7 days. It is shown only now. Anyone with the link can join, so
-          send it to nobody else.
+          send it to this person only.
         </p>
         <footer>
           <Button type="submit" variant="primary">

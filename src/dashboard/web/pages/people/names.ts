@@ -1,7 +1,7 @@
 import type { Role, TeamRole } from "../../../../lib/roles.ts";
 import { session } from "../../api.ts";
 import { type Resource, useResource } from "../../resource.ts";
-import { seesOwnOnly } from "../../rights.ts";
+import { isSelfOnly } from "../../rights.ts";
 
 /** A member in the answer of GET /v1/members. */
 export interface Member {
@@ -47,16 +47,16 @@ const MAX_LISTED = 1_000;
 
 /** Returns the organization's members, the first 1,000 by address. Loads nothing for a role that cannot see them. */
 export function useMembers(): Resource<List<Member>> {
-  return useResource(seesOwnOnly() ? undefined : `v1/members?limit=${MAX_LISTED}`);
+  return useResource(isSelfOnly() ? undefined : `v1/members?limit=${MAX_LISTED}`);
 }
 
 /** Returns the organization's newest 1,000 teams. Loads nothing for a role that cannot see them. */
 export function useTeams(isLive = false): Resource<List<Team>> {
-  return useResource(seesOwnOnly() ? undefined : `v1/teams?limit=${MAX_LISTED}`, isLive);
+  return useResource(isSelfOnly() ? undefined : `v1/teams?limit=${MAX_LISTED}`, isLive);
 }
 
-/** Returns the teams that keys of the session can belong to. Members who see only their own keys use their teams. */
+/** Returns the teams that keys of the session can belong to. Self-only members use their teams. */
 export function useKeyTeams(): readonly { readonly id: string; readonly name: string }[] {
   const { data } = useTeams();
-  return seesOwnOnly() ? (session.value?.person?.teams ?? []) : (data?.data ?? []);
+  return isSelfOnly() ? (session.value?.person?.teams ?? []) : (data?.data ?? []);
 }

@@ -5,7 +5,7 @@ import { Confirm, toast } from "../../components/dialog.tsx";
 import { Meter, Notice, Panel, Skeleton, Time } from "../../components/display.tsx";
 import { bytes, integer, usd } from "../../format.ts";
 import { useResource } from "../../resource.ts";
-import { mayChange, mayRead, seesOwnOnly } from "../../rights.ts";
+import { isSelfOnly, mayChange, mayRead } from "../../rights.ts";
 import { planTitle, type Subscription } from "./plans.ts";
 import { SignIns } from "./sign-ins.tsx";
 
@@ -40,7 +40,7 @@ export function OrganizationSection() {
         )}
         {data === undefined ? error === undefined && <Skeleton /> : <Terms organization={data} />}
       </Panel>
-      {mayRead("keys:manage") && !seesOwnOnly() && <SignIns />}
+      {mayRead("keys:manage") && !isSelfOnly() && <SignIns />}
       {mayChange("cache:manage") && <ResponseCache />}
     </>
   );
