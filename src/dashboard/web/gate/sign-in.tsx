@@ -11,6 +11,8 @@ import { CodeField, Gate, useSecondFactor } from "./gate.tsx";
 interface SignInMethods {
   /** Name of the identity provider. Null without single sign-on. */
   readonly single_sign_on: string | null;
+  /** Further identity providers. Absent from gateways that have none. */
+  readonly providers?: readonly { readonly id: string; readonly name: string }[];
   /** True if keys can sign in. */
   readonly keys: boolean;
   /** True if the gateway sends mail. */
@@ -29,17 +31,25 @@ export function SignIn() {
         <Notice tone="warn">{signedOutBecause.value}</Notice>
       )}
       <AccountForm onForgotten={() => setForgotten(true)} />
-      {data?.single_sign_on && (
-        <a class="button sign-on" href={new URL("sign-on", dashboardUrl).href}>
-          Sign in with {data.single_sign_on}
-        </a>
-      )}
+      {data?.single_sign_on && <SignOnLink path="sign-on" name={data.single_sign_on} />}
+      {data?.providers?.map(({ id, name }) => (
+        <SignOnLink key={id} path={`sign-on/${id}`} name={name} />
+      ))}
       {data?.keys && <KeyForm />}
       <p class="under">
         Programs use <code class="code">{new URL("v1", gatewayUrl).href}</code>. See the{" "}
         <a href={new URL("docs", gatewayUrl).href}>API reference</a>.
       </p>
     </Gate>
+  );
+}
+
+/** A link to the page of an identity provider. */
+function SignOnLink({ path, name }: { readonly path: string; readonly name: string }) {
+  return (
+    <a class="button sign-on" href={new URL(path, dashboardUrl).href}>
+      Sign in with {name}
+    </a>
   );
 }
 
