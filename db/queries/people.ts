@@ -15,6 +15,7 @@ export interface Membership {
   readonly organizationId: string;
   readonly organizationName: string;
   readonly role: Role;
+  readonly teams: readonly { readonly id: string; readonly name: string }[];
 }
 
 /** A person with the active memberships. */
@@ -40,12 +41,15 @@ export async function findPerson(
 export function findPersonAccess(id: string): Query<PersonAccess | undefined> {
   return {
     name: "person-access",
-    tables: ["people", "members", "organizations"],
+    tables: ["people", "members", "organizations", "teams", "team_members"],
     async run(sql) {
       const [row] = await sql<(RowOf<typeof people> & { readonly memberships: Membership[] })[]>`
         SELECT p.*, coalesce((
           SELECT jsonb_agg(jsonb_build_object('memberId', m.id, 'organizationId', m.organization_id,
-            'organizationName', o.name, 'role', m.role) ORDER BY o.name, m.id)
+            'organizationName', o.name, 'role', m.role, 'teams', coalesce((
+              SELECT jsonb_agg(jsonb_build_object('id', t.id, 'name', t.name) ORDER BY t.name)
+              FROM team_members tm JOIN teams t ON t.id = tm.team_id
+              WHERE tm.member_id = m.id AND t.deleted_at IS NULL), '[]')) ORDER BY o.name, m.id)
           FROM members m JOIN organizations o ON o.id = m.organization_id
           WHERE m.person_id = p.id AND m.is_active AND m.deleted_at IS NULL
         ), '[]') AS memberships

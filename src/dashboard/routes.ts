@@ -233,7 +233,7 @@ async function stateOf(
   );
 }
 
-/** Returns the person of a session, the role, and the roles to which the person can switch. */
+/** Returns the person of a session, the role and the teams, and the roles to which the person can switch. */
 async function personState(
   sessions: DashboardSessions,
   { id, email, memberId, role, isViewer }: SessionPerson,
@@ -246,6 +246,7 @@ async function personState(
       ...(isOperator ? [{ id: OPERATOR, name: "Operator" }] : []),
       ...memberships.map((one) => ({ id: one.memberId, name: one.organizationName })),
     ],
+    teams: memberships.find((one) => one.memberId === memberId)?.teams ?? [],
   };
 }
 

@@ -91,8 +91,12 @@ const signInList = Type.Object({
 
 const tag = "Dashboard";
 const billing: KeyAccess = { kind: "administration", scope: "billing:read" };
-/** The scope of `GET /v1/keys`, because sign-ins belong to keys. */
-const signIns: KeyAccess = { kind: "administration", scope: "keys:manage" };
+/** The scope of `GET /v1/keys`, because sign-ins belong to keys. Developers, whose role is self-only, have no access. */
+const signIns: KeyAccess = {
+  kind: "administration",
+  scope: "keys:manage",
+  isForManagement: true,
+};
 
 /** Returns the routes of the settings page that the API does not have. */
 export function settingsRoutes(

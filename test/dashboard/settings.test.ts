@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
+import { joined } from "../people/people.ts";
 import { addKeyOf } from "../support/api-keys.ts";
 import { type DashboardBrowser, signIn } from "../support/dashboard-session.ts";
 import { expectError } from "../support/error-envelope.ts";
@@ -138,4 +139,16 @@ test("sections of settings are pages, which find their files a folder above", as
   const [file] = /(?<=src=")[^"]*/.exec(await response.text())!;
   const script = await fetch(new URL(file, response.url));
   expect(script.headers.get("content-type")).toContain("javascript");
+});
+
+test("a developer neither sees nor ends the sessions of others", async () => {
+  const developer = await joined(gateway, "developer");
+  await expectError(await developer.call("GET", "settings/sign-ins"), 403, "role_not_permitted");
+  const { data } = (await (await browser.call("GET", "v1/keys")).json()) as {
+    data: { id: string }[];
+  };
+  for (const { id } of data) {
+    const ended = await developer.call("DELETE", `settings/sign-ins/${id}`);
+    await expectError(ended, 403, "role_not_permitted");
+  }
 });

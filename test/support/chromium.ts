@@ -14,10 +14,26 @@ export async function launchChromium(): Promise<Browser> {
   return chromium.launch({ executablePath: CHROMIUM, args: ["--no-sandbox"] });
 }
 
-/** Signs in where the page shows the form. */
+/** Signs in with a key where the page shows the form, which is folded. */
 export async function signInAs(page: Page, key: string): Promise<void> {
-  await page.getByLabel("Management key", { exact: true }).fill(key);
-  await page.getByRole("button", { name: "Sign in" }).click();
+  const field = page.getByLabel("Management key", { exact: true });
+  await field.waitFor({ state: "attached" });
+  if (!(await field.isVisible())) {
+    await page.getByText("Sign in with a key", { exact: true }).click();
+  }
+  await field.fill(key);
+  await page.getByRole("button", { name: "Sign in with key", exact: true }).click();
+}
+
+/** Signs in with an account where the page shows the form. */
+export async function signInWithAccount(
+  page: Page,
+  email: string,
+  password: string,
+): Promise<void> {
+  await page.getByLabel("Email", { exact: true }).fill(email);
+  await page.getByLabel("Password", { exact: true }).fill(password);
+  await page.getByRole("button", { name: "Sign in", exact: true }).click();
 }
 
 export const untilHeaded = (page: Page): Promise<void> =>

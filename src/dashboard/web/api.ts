@@ -1,12 +1,26 @@
 import { signal } from "@preact/signals";
+import type { OperatorRole, Role } from "../../lib/roles.ts";
 import { dashboardUrl } from "./router.ts";
+
+/** The person of a session, with the role in it. */
+export interface SessionPerson {
+  readonly id: string;
+  readonly email: string;
+  /** Null for a session as operator. */
+  readonly member_id: string | null;
+  readonly role: Role | OperatorRole;
+  /** Organizations, and the gateway for operators, for which the person can act. */
+  readonly holders: readonly { readonly id: string; readonly name: string }[];
+  /** Teams of the member. */
+  readonly teams: readonly { readonly id: string; readonly name: string }[];
+}
 
 /** The signed-in session. */
 export interface Session {
   readonly kind: "organization" | "operator";
   readonly key: { readonly id: string; readonly name: string | null };
   /** Null if the session was started without an account. */
-  readonly person: { readonly email: string } | null;
+  readonly person: SessionPerson | null;
   readonly csrf_token: string;
   /** Whether the test processor handles payments. */
   readonly test_payments: boolean;
@@ -66,6 +80,9 @@ interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
+/** Codes of 401 that report wrong or missing credentials, which end no session. */
+const CREDENTIAL_FAULTS: readonly string[] = ["invalid_credentials", "second_factor_required"];
+
 /** Sends a request to the dashboard's API with the session. Throws ApiError. */
 export async function send(
   method: Method,
@@ -73,7 +90,8 @@ export async function send(
   options: CallOptions = {},
 ): Promise<Response> {
   const headers: Record<string, string> = { accept: "application/json", ...options.headers };
-  const token = session.value?.csrf_token;
+  const sender = session.value;
+  const token = sender?.csrf_token;
   if (token !== undefined) headers["x-csrf-token"] = token;
   if (options.isUnattended) headers["x-dashboard-unattended"] = "1";
   if (options.body !== undefined) headers["content-type"] = "application/json";
@@ -88,7 +106,11 @@ export async function send(
   });
   if (response.ok) return response;
   const error = await errorOf(response);
-  if (error.status === 401) endSession("Your session has ended. Sign in again.");
+  // An answer to the previous session, before a switch, does not end this one.
+  const isEnded = error.status === 401 && session.value === sender;
+  if (isEnded && !CREDENTIAL_FAULTS.includes(error.code)) {
+    endSession("Your session has ended. Sign in again.");
+  }
   throw error;
 }
 

@@ -1,21 +1,27 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { session, signOut } from "./api.ts";
+import { type SessionPerson, session, signOut, startSession } from "./api.ts";
 import { Button, Choice, Link } from "./components/controls.tsx";
-import { Toasts } from "./components/dialog.tsx";
-import { Empty, Notice, PageHead } from "./components/display.tsx";
+import { messageOf, Toasts, toast } from "./components/dialog.tsx";
+import { Badge, Empty, Notice, PageHead } from "./components/display.tsx";
+import { isLinkPage, LinkPage } from "./gate/link-pages.tsx";
+import { SignIn } from "./gate/sign-in.tsx";
 import { isLive } from "./live.ts";
-import { type DashboardPage, PAGES } from "./pages/table.ts";
+import { type DashboardPage, pagesOf, pageTitle } from "./pages/table.ts";
 import { useResource } from "./resource.ts";
-import { pageName, sectionName } from "./router.ts";
-import { SignIn } from "./sign-in.tsx";
+import { roleTitle } from "./rights.ts";
+import { hrefOf, navigate, pageName, sectionName } from "./router.ts";
 import { chooseTheme, type Theme, theme } from "./theme.ts";
+
+/** Id of the operator's role among the holders of a person. */
+const OPERATOR = "operator";
 
 export function App() {
   const currentSession = session.value;
+  const requestedPage = pageName.value;
+  if (isLinkPage(requestedPage)) return <LinkPage key={requestedPage} name={requestedPage} />;
   if (currentSession === undefined) return null;
   if (currentSession === null) return <SignIn />;
-  const pages = PAGES.filter(({ of }) => of.includes(currentSession.kind));
-  const requestedPage = pageName.value;
+  const pages = pagesOf(currentSession);
   const section = sectionName.value;
   const matched = pages.find(
     ({ name, sections = [""] }) => name === requestedPage && sections.includes(section),
@@ -24,7 +30,12 @@ export function App() {
   const shownPage = matched ?? (requestedPage === "" ? pages[0] : undefined);
   return (
     <>
-      <Frame pages={pages} current={shownPage} />
+      {/* Another organization has other data, so nothing of the frame stays. */}
+      <Frame
+        key={currentSession.person?.member_id ?? currentSession.key.id}
+        pages={pages}
+        current={shownPage}
+      />
       <Toasts />
     </>
   );
@@ -74,7 +85,7 @@ function Frame({ pages, current }: FrameProps) {
             .filter(({ isUnlisted }) => !isUnlisted)
             .map((page) => (
               <Link key={page.name} page={page.name} isCurrent={page === current} onFollow={close}>
-                {page.title}
+                {pageTitle(page)}
               </Link>
             ))}
         </nav>
@@ -122,14 +133,49 @@ function Foot() {
   );
 }
 
+/** The organization, and the person with the role or the key of the session. */
 function SignedInAs() {
   const isOperator = session.value?.kind === "operator";
   const organization = useResource<{ name: string }>(isOperator ? undefined : "v1/organization");
+  const person = session.value?.person ?? null;
   return (
-    <p class="signed-in-as">
-      <b>{isOperator ? "Operator" : (organization.data?.name ?? " ")}</b>
-      {session.value?.key.name}
-    </p>
+    <>
+      <div class="signed-in-as">
+        <b>{isOperator ? "Operator" : (organization.data?.name ?? " ")}</b>
+        {person === null ? (
+          session.value?.key.name
+        ) : (
+          <>
+            <span class="email" title={person.email}>
+              {person.email}
+            </span>
+            <Badge>{roleTitle(person.role)}</Badge>
+          </>
+        )}
+      </div>
+      {person !== null && person.holders.length > 1 && <Switch person={person} />}
+    </>
+  );
+}
+
+/** The choice among the organizations of a person. */
+function Switch({ person }: { readonly person: SessionPerson }) {
+  const current = person.member_id ?? OPERATOR;
+  const change = async (id: string) => {
+    try {
+      await startSession("session/switch", { holder_id: id });
+      navigate(hrefOf(""));
+    } catch (error) {
+      toast(messageOf(error), true);
+    }
+  };
+  return (
+    <Choice
+      label="Organization"
+      value={current}
+      options={person.holders.map(({ id, name }) => [id, name])}
+      onChange={(id) => void change(id)}
+    />
   );
 }
 
@@ -137,7 +183,7 @@ function NotFound() {
   return (
     <>
       <PageHead title="Page not found" />
-      <Empty title="This page does not exist.">
+      <Empty title="This page does not exist, or your role does not show it.">
         <Link page="">Go to the start page</Link>
       </Empty>
     </>

@@ -40,6 +40,13 @@ export function hrefOf(page: string, parameters: Query = {}): string {
   return search.size === 0 ? target : `${target}?${search}`;
 }
 
+/** Returns the fragment of the URL, and removes it from the address bar. */
+export function takeFragment(): string {
+  const fragment = location.hash.slice(1);
+  if (fragment !== "") history.replaceState(null, "", location.pathname + location.search);
+  return fragment;
+}
+
 export function navigate(href: string): void {
   history.pushState(null, "", href);
   currentUrl.value = location.href;

@@ -1,5 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { mayChange, type Right } from "../rights.ts";
 import { hrefOf, navigate } from "../router.ts";
 
 interface ButtonProps {
@@ -10,6 +11,8 @@ interface ButtonProps {
   readonly isDisabled?: boolean;
   /** Accessible name, if the text does not name the object: "Revoke the key ada". */
   readonly label?: string;
+  /** The right to the change that the button makes. A session whose role may not change it does not see the button. */
+  readonly needs?: Right;
   onClick?(): void;
 }
 
@@ -20,8 +23,10 @@ export function Button({
   isBusy = false,
   isDisabled = false,
   label,
+  needs,
   onClick,
 }: ButtonProps) {
+  if (needs !== undefined && !mayChange(needs)) return null;
   return (
     <button
       type={type}
@@ -87,6 +92,10 @@ interface FieldProps {
   readonly placeholder?: string;
   readonly isRequired?: boolean;
   readonly isDisabled?: boolean;
+  /** True for a field that takes the focus when it appears. */
+  readonly isFocused?: boolean;
+  /** Smallest number of characters. */
+  readonly minLength?: number;
   readonly inputMode?: "decimal" | "numeric";
   readonly autocomplete?: string;
   /** Shows dots in place of characters. Browsers do not offer to save the text, unlike a password's. */
@@ -99,10 +108,15 @@ interface FieldProps {
 export function Field({ label, hint, error, suggestions, onInput, ...input }: FieldProps) {
   const id = useId();
   const described = error !== undefined || hint !== undefined ? `${id}-hint` : undefined;
+  const shown = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (input.isFocused) shown.current?.focus();
+  }, []);
   return (
     <div class="field">
       <label for={id}>{label}</label>
       <input
+        ref={shown}
         id={id}
         class={input.isSecret ? "secret" : undefined}
         type={(input.type ?? "text") as "text"}
@@ -110,6 +124,7 @@ export function Field({ label, hint, error, suggestions, onInput, ...input }: Fi
         value={input.value}
         placeholder={input.placeholder}
         required={input.isRequired}
+        minLength={input.minLength}
         disabled={input.isDisabled}
         inputMode={input.inputMode}
         autocomplete={(input.autocomplete ?? "off") as "off"}
@@ -176,21 +191,32 @@ interface ChoiceProps {
   /** Values with their labels. */
   readonly options: readonly (readonly [value: string, text: string])[];
   readonly isInline?: boolean;
+  readonly hint?: string;
   onChange(value: string): void;
 }
 
-export function Choice({ label, value, options, isInline = false, onChange }: ChoiceProps) {
+export function Choice({ label, value, options, isInline = false, hint, onChange }: ChoiceProps) {
   const id = useId();
   return (
     <div class={isInline ? "field inline" : "field"}>
       <label for={id}>{label}</label>
-      <select id={id} value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+      <select
+        id={id}
+        value={value}
+        aria-describedby={hint && `${id}-hint`}
+        onChange={(event) => onChange(event.currentTarget.value)}
+      >
         {options.map(([option, text]) => (
           <option key={option} value={option}>
             {text}
           </option>
         ))}
       </select>
+      {hint && (
+        <p id={`${id}-hint`} class="hint">
+          {hint}
+        </p>
+      )}
     </div>
   );
 }

@@ -3,6 +3,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { ApiError, type Use } from "../api.ts";
 import { titled } from "../format.ts";
+import { mayChange, type Right } from "../rights.ts";
 import { Button, OutsideLink } from "./controls.tsx";
 import { Notice } from "./display.tsx";
 
@@ -56,6 +57,8 @@ interface FormProps {
   readonly isDanger?: boolean;
   /** Disables the submit button while the form is incomplete. */
   readonly isDisabled?: boolean;
+  /** The right to the change that the form makes. A role that may not change it sees a reason in place of the submit button. */
+  readonly needs?: Right;
   /** Label of the cancel button. "Cancel" by default. */
   readonly cancel?: string;
   onCancel?(): void;
@@ -70,6 +73,7 @@ export function Form({
   isDanger = false,
   isDisabled = false,
   cancel = "Cancel",
+  needs,
   onCancel,
   onSubmit,
 }: FormProps) {
@@ -95,17 +99,21 @@ export function Form({
           <Fault error={fault} />
         </Notice>
       )}
-      <footer>
-        {onCancel && <Button onClick={onCancel}>{cancel}</Button>}
-        <Button
-          type="submit"
-          variant={isDanger ? "danger" : "primary"}
-          isBusy={isBusy}
-          isDisabled={isDisabled}
-        >
-          {submit}
-        </Button>
-      </footer>
+      {needs !== undefined && !mayChange(needs) ? (
+        <p class="hint">Your role cannot change this.</p>
+      ) : (
+        <footer>
+          {onCancel && <Button onClick={onCancel}>{cancel}</Button>}
+          <Button
+            type="submit"
+            variant={isDanger ? "danger" : "primary"}
+            isBusy={isBusy}
+            isDisabled={isDisabled}
+          >
+            {submit}
+          </Button>
+        </footer>
+      )}
     </form>
   );
 }

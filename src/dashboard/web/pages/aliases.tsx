@@ -39,7 +39,7 @@ export function AliasesPage() {
     <>
       <PageHead title="Aliases">
         <Button onClick={reload}>Refresh</Button>
-        <Button variant="primary" onClick={() => setAction({ kind: "add" })}>
+        <Button needs="operator" variant="primary" onClick={() => setAction({ kind: "add" })}>
           Add alias
         </Button>
       </PageHead>
@@ -86,6 +86,7 @@ function columns(onAction: (action: AliasAction) => void): Column<Alias>[] {
           <span class="actions">
             {STORED_ACTIONS.map(([kind, text]) => (
               <Button
+                needs="operator"
                 key={kind}
                 variant="quiet"
                 label={`${text} ${alias.id}`}

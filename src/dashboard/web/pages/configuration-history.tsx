@@ -54,7 +54,12 @@ export function HistoryDialog({ path, kind, entry, onChanged, onClose }: History
       cell: (act) =>
         act.action.endsWith(".updated") &&
         Object.keys(membersBefore(act)).length > 0 && (
-          <Button variant="quiet" label={`Revert ${act.id}`} onClick={() => void revert(act)}>
+          <Button
+            needs="operator"
+            variant="quiet"
+            label={`Revert ${act.id}`}
+            onClick={() => void revert(act)}
+          >
             Revert
           </Button>
         ),

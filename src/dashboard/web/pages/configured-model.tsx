@@ -73,7 +73,7 @@ export function ConfiguredModelPage(props: ConfiguredModelProps) {
       <PageHead title={model === undefined ? "Model" : effectiveOf(model).name}>
         {model?.source === "stored" &&
           ACTIONS.map(([name, text]) => (
-            <Button key={name} onClick={() => setAction(name)}>
+            <Button needs="operator" key={name} onClick={() => setAction(name)}>
               {text}
             </Button>
           ))}

@@ -62,7 +62,7 @@ export function ConfiguredModelsPage() {
     <>
       <PageHead title="Models">
         <Button onClick={refresh}>Refresh</Button>
-        <Button variant="primary" onClick={() => setAdding(true)}>
+        <Button needs="operator" variant="primary" onClick={() => setAdding(true)}>
           Add model
         </Button>
       </PageHead>

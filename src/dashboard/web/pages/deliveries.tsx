@@ -262,6 +262,7 @@ function columns(
       isAction: true,
       cell: (delivery) => (
         <Button
+          needs="webhooks:manage"
           variant="quiet"
           label={`Redeliver ${delivery.event_id}`}
           onClick={() => onRedeliver(delivery)}

@@ -6,11 +6,14 @@ import {
   type SettingKinds,
   type WireSettings,
 } from "../../../lib/api-key-record.ts";
-import { ApiError, call } from "../api.ts";
-import { Button, Check, CopyText, Field } from "../components/controls.tsx";
+import { scopesOfRole } from "../../../lib/roles.ts";
+import { ApiError, call, session } from "../api.ts";
+import { Button, Check, Choice, CopyText, Field } from "../components/controls.tsx";
 import { Dialog, Form, toast } from "../components/dialog.tsx";
 import { Notice } from "../components/display.tsx";
+import { isSelfOnly, memberRole } from "../rights.ts";
 import type { ListedKey } from "./keys.tsx";
+import { useKeyTeams, useMembers } from "./people/names.ts";
 
 interface KeyDialogProps {
   /** The key to edit. Undefined for a new key. */
@@ -20,7 +23,7 @@ interface KeyDialogProps {
 }
 
 /** Settings that the form does not have. Keys are switched on and off in the list. */
-const NOT_IN_FORM = ["is_active", "team_id", "owner_id"] as const;
+const NOT_IN_FORM = ["is_active"] as const;
 type FormField = Exclude<SettingField, (typeof NOT_IN_FORM)[number]>;
 const FORM_ROWS = SETTING_ROWS.flatMap((row) =>
   NOT_IN_FORM.some((field) => field === row.field)
@@ -56,6 +59,8 @@ const CONTROLS: Readonly<Record<FormField, Control>> = {
     hint: "Model ids separated by commas",
   },
   expires_at: { label: "Expires on", type: "date", hint: "At 00:00 UTC on that day" },
+  team_id: { label: "Team" },
+  owner_id: { label: "Owner" },
   scopes: { label: "Scopes" },
 };
 
@@ -91,6 +96,7 @@ export function KeyDialog({ edited, onChanged, onClose }: KeyDialogProps) {
     >
       <Form submit={edited === undefined ? "Create" : "Save"} onCancel={onClose} onSubmit={save}>
         <Fields of={["name"]} {...{ entries, set }} />
+        <Belonging {...{ entries, set }} />
         <div class="pair">
           <Fields
             of={["rate_limit_rpm", "rate_limit_tpm", "daily_budget_usd", "monthly_budget_usd"]}
@@ -128,36 +134,76 @@ function Fields({ of: fields, entries, set }: FieldsProps) {
   ));
 }
 
+/** The team and the owner. A self-only member owns its keys, and chooses among its teams. */
+function Belonging({ entries, set }: Omit<FieldsProps, "of">) {
+  const isSelf = isSelfOnly();
+  const teams = useKeyTeams();
+  const members = useMembers().data?.data ?? [];
+  const optionsOf = (named: readonly { id: string; name: string }[], none: string, id: string) => [
+    ...(isSelf ? [] : [["", none] as const]),
+    ...named.map((one) => [one.id, one.name] as const),
+    ...(id === "" || named.some((one) => one.id === id) ? [] : [[id, id] as const]),
+  ];
+  const { team_id: teamId, owner_id: ownerId } = entries;
+  const teamOptions = optionsOf(teams, "No team", teamId);
+  const ownerOptions = optionsOf(members, "No owner", ownerId);
+  return (
+    <div class="pair">
+      {teamOptions.length > 1 && (
+        <Choice
+          label={CONTROLS.team_id.label}
+          value={teamId}
+          options={teamOptions}
+          onChange={(id) => set({ team_id: id })}
+        />
+      )}
+      {!isSelf && ownerOptions.length > 1 && (
+        <Choice
+          label={CONTROLS.owner_id.label}
+          value={ownerId}
+          options={ownerOptions}
+          onChange={(id) => set({ owner_id: id })}
+        />
+      )}
+    </div>
+  );
+}
+
 interface ScopesProps {
   readonly chosen: readonly string[];
   onChange(scopes: readonly string[]): void;
 }
 
-const ALL_SCOPES: readonly string[] = SCOPES;
+/** Returns the scopes that the session can give to a key. */
+function grantableScopes(): readonly string[] {
+  const role = memberRole();
+  return role === undefined ? SCOPES : SCOPES.filter((one) => scopesOfRole(role).includes(one));
+}
 
 /** The scopes of the key. Folded, because most keys have all scopes. */
 function Scopes({ chosen, onChange }: ScopesProps) {
-  const isAll = chosen.length === ALL_SCOPES.length;
+  const grantable = grantableScopes();
+  const offered = SCOPES.filter((one) => grantable.includes(one) || chosen.includes(one));
+  const isAll = chosen.length === offered.length;
   return (
     <details class="fold" open={!isAll}>
       <summary>
-        Scopes{" "}
-        <span class="quiet">{isAll ? "All" : `${chosen.length} of ${ALL_SCOPES.length}`}</span>
+        Scopes <span class="quiet">{isAll ? "All" : `${chosen.length} of ${offered.length}`}</span>
       </summary>
       <fieldset class="checks">
         <legend class="unseen">Scopes</legend>
         <Check
           label="All scopes"
           isChecked={isAll}
-          onChange={(isOn) => onChange(isOn ? ALL_SCOPES : [])}
+          onChange={(isOn) => onChange(isOn ? offered : [])}
         />
-        {ALL_SCOPES.map((scope) => (
+        {offered.map((scope) => (
           <Check
             key={scope}
             label={scope}
             isChecked={chosen.includes(scope)}
             onChange={(isOn) =>
-              onChange(ALL_SCOPES.filter((item) => (item === scope ? isOn : chosen.includes(item))))
+              onChange(offered.filter((item) => (item === scope ? isOn : chosen.includes(item))))
             }
           />
         ))}
@@ -195,11 +241,17 @@ export function SecretOnce({ secret, isBusy = false, onDone }: SecretOnceProps) 
   );
 }
 
+/** Returns the team of a new key: the first one of a self-only member, and otherwise none. */
+function firstTeam(): string {
+  return isSelfOnly() ? (session.value?.person?.teams[0]?.id ?? "") : "";
+}
+
 function entriesOf(key: ListedKey | undefined): Entries {
   const entries = FORM_ROWS.map(({ field, kind }) => {
     const value = key?.[field];
     if (kind === "flag") return [field, value ?? false];
-    if (kind === "scopes") return [field, value ?? ALL_SCOPES];
+    if (kind === "scopes") return [field, value ?? grantableScopes()];
+    if (field === "team_id" && key === undefined) return [field, firstTeam()];
     const text = Array.isArray(value) ? value.join(", ") : String(value ?? "");
     return [field, kind === "time" ? text.slice(0, 10) : text];
   });
@@ -218,6 +270,8 @@ function bodyOf(entries: Entries, edited: ListedKey | undefined): Partial<WireSe
   const stated = FORM_ROWS.flatMap(({ field, kind }) => {
     const entry = entries[field];
     const mayBeOmitted = edited !== undefined || kind === "time" || kind === "scopes";
+    // A self-only member owns its keys.
+    if (field === "owner_id" && entry === before.owner_id) return [];
     if (mayBeOmitted && String(entry) === String(before[field])) return [];
     return [[field, typeof entry === "string" ? valueIn(field, kind, entry) : entry]];
   });
@@ -227,7 +281,11 @@ function bodyOf(entries: Entries, edited: ListedKey | undefined): Partial<WireSe
 /** Returns the value of a field in the API. Throws if the text is invalid. */
 function valueIn(field: FormField, kind: keyof SettingKinds, text: string) {
   if (kind === "rate" || kind === "amount") return numberIn(text, CONTROLS[field].label);
-  if (kind !== "models") return text === "" ? null : text;
+  return kind === "models" ? modelsIn(text) : text || null;
+}
+
+/** Returns the model ids in a field, or null if the field is empty. */
+export function modelsIn(text: string): readonly string[] | null {
   const models = text.split(",").flatMap((id) => id.trim() || []);
   return models.length === 0 ? null : models;
 }

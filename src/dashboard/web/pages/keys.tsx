@@ -3,12 +3,14 @@ import type { WireSettings } from "../../../lib/api-key-record.ts";
 import { call, session } from "../api.ts";
 import { Button, Choice, Field, Link } from "../components/controls.tsx";
 import { Confirm, perform, toast } from "../components/dialog.tsx";
-import { Badge, Empty, Meter, PageHead, Panel, Time } from "../components/display.tsx";
+import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
-import { integer, short, usd } from "../format.ts";
 import { useResource } from "../resource.ts";
+import { isSelfOnly, mayChange } from "../rights.ts";
 import { KeyDialog } from "./key-dialog.tsx";
 import { KeyRotation } from "./key-rotation.tsx";
+import { useKeyTeams, useMembers } from "./people/names.ts";
+import { rateLimits, spendCell } from "./spend.tsx";
 
 /** An API key in the answer of GET /v1/keys. */
 export interface ListedKey extends WireSettings {
@@ -46,14 +48,29 @@ export function KeysPage() {
       await call("PATCH", `v1/keys/${key.id}`, { body: { is_active: !key.is_active } });
       reload();
     });
+  const teams = useKeyTeams();
+  const members = useMembers().data?.data ?? [];
+  const isSelf = isSelfOnly();
+  const isTeamless = isSelf && teams.length === 0;
   const isFiltered = state !== "" || search !== "";
   return (
     <>
-      <PageHead title="Keys">
-        <Button variant="primary" onClick={() => setAction("new")}>
+      <PageHead title={isSelf ? "My keys" : "Keys"}>
+        <Button
+          variant="primary"
+          needs="keys:manage"
+          isDisabled={isTeamless}
+          onClick={() => setAction("new")}
+        >
           Create key
         </Button>
       </PageHead>
+      {isTeamless && (
+        <Notice>
+          You are in no team, so you cannot create keys. Ask an admin of your organization to add
+          you to one.
+        </Notice>
+      )}
       <div class="filters">
         <Field
           label="Search"
@@ -76,11 +93,17 @@ export function KeysPage() {
       <Panel isFlush>
         <Table
           label="API keys"
-          columns={columns(setAction, toggle)}
+          columns={columns({ onAction: setAction, onToggle: toggle, teams, members })}
           rows={data?.data}
           error={error}
           keyOf={(key) => key.id}
-          empty={isFiltered ? <NoMatch /> : <NoKey onCreate={() => setAction("new")} />}
+          empty={
+            isFiltered ? (
+              <NoMatch />
+            ) : (
+              <NoKey onCreate={isTeamless ? undefined : () => setAction("new")} />
+            )
+          }
         />
         {data !== undefined && (
           <Pager
@@ -106,11 +129,15 @@ function NoMatch() {
   );
 }
 
-function NoKey({ onCreate }: { onCreate(): void }) {
+function NoKey({ onCreate }: { onCreate: (() => void) | undefined }) {
   return (
     <Empty title="No keys yet">
       <p>A program calls models with a secret key. Create one for each program or person.</p>
-      <Button onClick={onCreate}>Create your first key</Button>
+      {onCreate && (
+        <Button needs="keys:manage" onClick={onCreate}>
+          Create your first key
+        </Button>
+      )}
     </Empty>
   );
 }
@@ -145,10 +172,17 @@ function ActionDialog({ action, onChanged, onClose }: ActionDialogProps) {
   );
 }
 
-function columns(
-  onAction: (action: KeyAction) => void,
-  onToggle: (key: ListedKey) => void,
-): Column<ListedKey>[] {
+interface Named {
+  readonly id: string;
+  readonly name: string;
+}
+
+interface ColumnOptions extends Omit<ActionsProps, "listed"> {
+  readonly teams: readonly Named[];
+  readonly members: readonly Named[];
+}
+
+function columns({ teams, members, ...acts }: ColumnOptions): Column<ListedKey>[] {
   return [
     {
       title: "Name",
@@ -173,7 +207,12 @@ function columns(
       cell: (key) =>
         spendCell(key.usage_month_usd, key.monthly_budget_usd, `${key.name}, this month`),
     },
-    { title: "Per minute", isNumber: true, isSecondary: true, cell: limits },
+    {
+      title: "Team",
+      isSecondary: true,
+      cell: (key) => ownerCell(key, teams, members),
+    },
+    { title: "Per minute", isNumber: true, isSecondary: true, cell: rateLimits },
     {
       title: "Last used",
       isSecondary: true,
@@ -186,10 +225,26 @@ function columns(
         key.id === session.value?.key.id ? (
           <span class="quiet">Current sign-in</span>
         ) : (
-          <Actions listed={key} onAction={onAction} onToggle={onToggle} />
+          mayChange("keys:manage") && <Actions listed={key} {...acts} />
         ),
     },
   ];
+}
+
+/** The team and the owner of a key by their names. An id stands for one that is not listed. */
+function ownerCell(
+  { team_id: teamId, owner_id: ownerId }: ListedKey,
+  teams: readonly Named[],
+  members: readonly Named[],
+) {
+  const nameIn = (all: readonly Named[], id: string) =>
+    all.find((one) => one.id === id)?.name ?? id;
+  return (
+    <span>
+      {teamId === null ? <span class="quiet">No team</span> : nameIn(teams, teamId)}
+      {ownerId !== null && !isSelfOnly() && <span class="sub">{nameIn(members, ownerId)}</span>}
+    </span>
+  );
 }
 
 interface ActionsProps {
@@ -251,21 +306,4 @@ function stateBadge(key: ListedKey) {
       </span>
     </span>
   );
-}
-
-function limits({ rate_limit_rpm: rpm, rate_limit_tpm: tpm }: ListedKey) {
-  if (rpm === null && tpm === null) return <span class="quiet">No limit</span>;
-  return (
-    <span>
-      {rpm !== null && <span title="Requests per minute">{integer(rpm)}</span>}
-      {tpm !== null && <span class="sub">{short(tpm)} tokens</span>}
-    </span>
-  );
-}
-
-function spendCell(amountUsd: number, budgetUsd: number | null, subject: string) {
-  if (budgetUsd === null) return usd(amountUsd);
-  const share = budgetUsd === 0 ? 1 : amountUsd / budgetUsd;
-  const label = `Budget of ${subject}`;
-  return <Meter label={label} share={share} text={`${usd(amountUsd)} of ${usd(budgetUsd)}`} />;
 }

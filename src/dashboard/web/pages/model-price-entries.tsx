@@ -52,7 +52,7 @@ export function PriceEntries({ model, onChanged }: PriceEntriesProps) {
     <Panel
       title="Price entries"
       aside={
-        <Button variant="primary" onClick={() => setAction({ kind: "add" })}>
+        <Button needs="operator" variant="primary" onClick={() => setAction({ kind: "add" })}>
           Set price
         </Button>
       }
@@ -127,7 +127,12 @@ function columns(onDelete: (entry: PriceEntry) => void): Column<PriceEntry>[] {
       isAction: true,
       cell: (entry) =>
         entry.source === "stored" && (
-          <Button variant="quiet" label={`Delete ${entry.id}`} onClick={() => onDelete(entry)}>
+          <Button
+            needs="operator"
+            variant="quiet"
+            label={`Delete ${entry.id}`}
+            onClick={() => onDelete(entry)}
+          >
             Delete
           </Button>
         ),

@@ -46,7 +46,7 @@ export function OrganizationsPage() {
     <>
       <PageHead title="Organizations">
         <Button onClick={reload}>Refresh</Button>
-        <Button variant="primary" onClick={() => setAction("new")}>
+        <Button needs="operator" variant="primary" onClick={() => setAction("new")}>
           Create organization
         </Button>
       </PageHead>
@@ -187,6 +187,7 @@ function Actions({ organization, onAction }: ActionsProps) {
   return (
     <>
       <Button
+        needs="operator"
         variant="quiet"
         label={`Edit ${name}`}
         onClick={() => onAction({ kind: "edit", organization })}
@@ -194,6 +195,7 @@ function Actions({ organization, onAction }: ActionsProps) {
         Edit
       </Button>
       <Button
+        needs="operator"
         variant="quiet"
         label={`Adjust the balance of ${name}`}
         onClick={() => onAction({ kind: "adjust", organization })}
@@ -201,6 +203,7 @@ function Actions({ organization, onAction }: ActionsProps) {
         Adjust
       </Button>
       <Button
+        needs="operator"
         variant="quiet"
         label={`${suspend} ${name}`}
         onClick={() => onAction({ kind: "suspend", organization })}

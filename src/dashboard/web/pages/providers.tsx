@@ -85,6 +85,7 @@ function columns(onAction: (action: ProviderAction) => void): Column<Provider>[]
       cell: (provider) => (
         <span class="actions">
           <Button
+            needs="operator"
             variant="quiet"
             label={`Test ${provider.id}`}
             onClick={() => onAction({ kind: "test", provider })}
@@ -94,6 +95,7 @@ function columns(onAction: (action: ProviderAction) => void): Column<Provider>[]
           {provider.source === "stored" &&
             STORED_ACTIONS.map(([kind, text]) => (
               <Button
+                needs="operator"
                 key={kind}
                 variant="quiet"
                 label={`${text} ${provider.id}`}
@@ -156,7 +158,7 @@ export function ProvidersPage() {
     <>
       <PageHead title="Providers">
         <Button onClick={reload}>Refresh</Button>
-        <Button variant="primary" onClick={() => setAction({ kind: "add" })}>
+        <Button needs="operator" variant="primary" onClick={() => setAction({ kind: "add" })}>
           Add provider
         </Button>
       </PageHead>

@@ -46,7 +46,7 @@ function WebhookList() {
   return (
     <>
       <PageHead title="Webhooks">
-        <Button variant="primary" onClick={() => setEdited("new")}>
+        <Button needs="webhooks:manage" variant="primary" onClick={() => setEdited("new")}>
           Create webhook
         </Button>
       </PageHead>
@@ -63,7 +63,9 @@ function WebhookList() {
                 The gateway sends signed events to your URL, for example about exhausted budgets,
                 changed keys and failed requests.
               </p>
-              <Button onClick={() => setEdited("new")}>Create your first webhook</Button>
+              <Button needs="webhooks:manage" onClick={() => setEdited("new")}>
+                Create your first webhook
+              </Button>
             </Empty>
           }
         />
@@ -138,17 +140,28 @@ function columns({ onEdit, onDelete, onToggle }: RowActions): Column<Webhook>[] 
       isAction: true,
       cell: (webhook) => (
         <>
-          <Button variant="quiet" label={`Edit ${webhook.url}`} onClick={() => onEdit(webhook)}>
+          <Button
+            needs="webhooks:manage"
+            variant="quiet"
+            label={`Edit ${webhook.url}`}
+            onClick={() => onEdit(webhook)}
+          >
             Edit
           </Button>
           <Button
+            needs="webhooks:manage"
             variant="quiet"
             label={`${webhook.enabled ? "Switch off" : "Switch on"} ${webhook.url}`}
             onClick={() => onToggle(webhook)}
           >
             {webhook.enabled ? "Switch off" : "Switch on"}
           </Button>
-          <Button variant="quiet" label={`Delete ${webhook.url}`} onClick={() => onDelete(webhook)}>
+          <Button
+            needs="webhooks:manage"
+            variant="quiet"
+            label={`Delete ${webhook.url}`}
+            onClick={() => onDelete(webhook)}
+          >
             Delete
           </Button>
         </>

@@ -28,6 +28,7 @@ export function CreditsPanel({ credits, error, bounds, methods, onChanged }: Cre
       aside={
         bounds?.processor !== null && (
           <Button
+            needs="billing:write"
             variant="primary"
             isDisabled={!canPay}
             // The dialog can be closed before the answer arrives.

@@ -59,6 +59,7 @@ export function DefinitionsPanel<Kind extends Definition>({
       cell: (definition) => (
         <>
           <Button
+            needs={`${noun}s:manage`}
             variant="quiet"
             label={`Edit ${definition.name}`}
             onClick={() => setEdited(definition)}
@@ -66,6 +67,7 @@ export function DefinitionsPanel<Kind extends Definition>({
             Edit
           </Button>
           <Button
+            needs={`${noun}s:manage`}
             variant="quiet"
             label={`Delete ${definition.name}`}
             onClick={() => setDeleted(definition)}
@@ -80,7 +82,7 @@ export function DefinitionsPanel<Kind extends Definition>({
     <Panel
       title={title}
       aside={
-        <Button variant="primary" onClick={() => setEdited("new")}>
+        <Button needs={`${noun}s:manage`} variant="primary" onClick={() => setEdited("new")}>
           Create {noun}
         </Button>
       }

@@ -1,11 +1,11 @@
 import { useState } from "preact/hooks";
-import { call, session } from "../../api.ts";
+import { call } from "../../api.ts";
 import { Button, Link } from "../../components/controls.tsx";
 import { Confirm, toast } from "../../components/dialog.tsx";
 import { Meter, Notice, Panel, Skeleton, Time } from "../../components/display.tsx";
 import { bytes, integer, usd } from "../../format.ts";
 import { useResource } from "../../resource.ts";
-import { Passkeys } from "../passkeys.tsx";
+import { isSelfOnly, mayChange, mayRead } from "../../rights.ts";
 import { planTitle, type Subscription } from "./plans.ts";
 import { SignIns } from "./sign-ins.tsx";
 
@@ -40,9 +40,8 @@ export function OrganizationSection() {
         )}
         {data === undefined ? error === undefined && <Skeleton /> : <Terms organization={data} />}
       </Panel>
-      {session.value?.person && <Passkeys />}
-      <SignIns />
-      <ResponseCache />
+      {mayRead("keys:manage") && !isSelfOnly() && <SignIns />}
+      {mayChange("cache:manage") && <ResponseCache />}
     </>
   );
 }
@@ -59,7 +58,14 @@ function Terms({ organization }: { readonly organization: Organization }) {
         <dd class="code">{organization.id}</dd>
         <dt>Plan</dt>
         <dd>
-          <Plan plan={organization.plan} /> · <Link page="settings/billing">Plans and billing</Link>
+          {mayRead("billing:read") ? (
+            <>
+              <Plan plan={organization.plan} /> ·{" "}
+              <Link page="settings/billing">Plans and billing</Link>
+            </>
+          ) : (
+            planTitle(organization.plan)
+          )}
         </dd>
         <dt>Platform fee</dt>
         <dd>{organization.fee_percent}% on top of provider prices</dd>

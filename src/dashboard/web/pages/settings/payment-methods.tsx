@@ -63,7 +63,13 @@ export function PaymentMethodsPanel({ methods, error, processor, onChanged }: Pa
   return (
     <Panel
       title="Payment methods"
-      aside={processor && <Button onClick={() => setAdding(true)}>Add payment method</Button>}
+      aside={
+        processor && (
+          <Button needs="billing:write" onClick={() => setAdding(true)}>
+            Add payment method
+          </Button>
+        )
+      }
       isFlush
     >
       <Table
@@ -127,6 +133,7 @@ function columns(
         <>
           {!method.is_default && (
             <Button
+              needs="billing:write"
               variant="quiet"
               label={`Make default: ${methodTitle(method)}`}
               onClick={() => onMakeDefault(method)}
@@ -135,6 +142,7 @@ function columns(
             </Button>
           )}
           <Button
+            needs="billing:write"
             variant="quiet"
             label={`Delete ${methodTitle(method)}`}
             onClick={() => onDelete(method)}

@@ -177,7 +177,11 @@ function PlanCard({ plan, subscription, onChoose }: PlanCardProps) {
         <li>{plan.fee_percent}% fee on top of provider prices</li>
         <li>{bytes(plan.file_quota_bytes)} of file storage</li>
       </ul>
-      {canChoose && <Button onClick={onChoose}>{action}</Button>}
+      {canChoose && (
+        <Button needs="billing:write" onClick={onChoose}>
+          {action}
+        </Button>
+      )}
     </div>
   );
 }

@@ -32,6 +32,7 @@ export function ProviderKeysSection() {
       title="Provider keys"
       aside={
         <Button
+          needs="provider_keys:manage"
           variant="primary"
           isDisabled={providers === undefined}
           onClick={() => setAdding(true)}
@@ -107,7 +108,12 @@ function columns(onDelete: (key: ProviderKey) => void): Column<ProviderKey>[] {
       title: "Actions",
       isAction: true,
       cell: (key) => (
-        <Button variant="quiet" label={`Delete ${key.name}`} onClick={() => onDelete(key)}>
+        <Button
+          needs="provider_keys:manage"
+          variant="quiet"
+          label={`Delete ${key.name}`}
+          onClick={() => onDelete(key)}
+        >
           Delete
         </Button>
       ),

@@ -89,7 +89,7 @@ function ReplenishForm({ credits, bounds, methods, onChanged }: LoadedProps<Repl
   };
   const options = methods.map((method) => [method.id, methodTitle(method)] as const);
   return (
-    <Form submit="Save" isDisabled={isUnchangedOff} onSubmit={save}>
+    <Form needs="billing:write" submit="Save" isDisabled={isUnchangedOff} onSubmit={save}>
       {problem !== undefined && <Notice tone="bad">{problem}</Notice>}
       <Check label="Top up when the balance is low" isChecked={isOn} onChange={setOn} />
       {isOn && (

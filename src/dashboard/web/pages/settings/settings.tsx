@@ -1,7 +1,9 @@
 import type { ComponentType } from "preact";
 import { useEffect, useRef } from "preact/hooks";
+import type { Scope } from "../../../../lib/api-key-record.ts";
 import { Link } from "../../components/controls.tsx";
-import { PageHead } from "../../components/display.tsx";
+import { Empty, PageHead } from "../../components/display.tsx";
+import { mayRead } from "../../rights.ts";
 import { sectionName } from "../../router.ts";
 import { BillingSection } from "./billing.tsx";
 import { GuardrailsSection } from "./guardrails.tsx";
@@ -14,15 +16,23 @@ interface SettingsSection {
   /** Path segment under the page. Empty for the first section. */
   readonly name: string;
   readonly title: string;
+  /** Scope of what the section shows. */
+  readonly needs: Scope;
   readonly Section: ComponentType;
 }
 
 export const SETTINGS_SECTIONS: readonly SettingsSection[] = [
-  { name: "", title: "Organization", Section: OrganizationSection },
-  { name: "billing", title: "Billing", Section: BillingSection },
-  { name: "provider-keys", title: "Provider keys", Section: ProviderKeysSection },
-  { name: "presets", title: "Presets", Section: PresetsSection },
-  { name: "guardrails", title: "Guardrails", Section: GuardrailsSection },
+  { name: "", title: "Organization", needs: "usage:read", Section: OrganizationSection },
+  { name: "billing", title: "Billing", needs: "billing:read", Section: BillingSection },
+  {
+    ...{ name: "provider-keys", title: "Provider keys" },
+    ...{ needs: "provider_keys:manage" as const, Section: ProviderKeysSection },
+  },
+  { name: "presets", title: "Presets", needs: "presets:manage", Section: PresetsSection },
+  {
+    ...{ name: "guardrails", title: "Guardrails" },
+    ...{ needs: "guardrails:manage" as const, Section: GuardrailsSection },
+  },
 ];
 
 export function SettingsPage() {
@@ -37,7 +47,7 @@ export function SettingsPage() {
     <>
       <PageHead title="Settings" section={current.title} />
       <nav ref={sections} class="tabs" aria-label="Settings sections">
-        {SETTINGS_SECTIONS.map(({ name, title }) => (
+        {SETTINGS_SECTIONS.filter(({ needs }) => mayRead(needs)).map(({ name, title }) => (
           <Link
             key={name}
             page={name === "" ? "settings" : `settings/${name}`}
@@ -47,7 +57,11 @@ export function SettingsPage() {
           </Link>
         ))}
       </nav>
-      <current.Section />
+      {mayRead(current.needs) ? (
+        <current.Section />
+      ) : (
+        <Empty title="Your role does not show this section." />
+      )}
     </>
   );
 }

@@ -113,6 +113,7 @@ function columns(onEnd: (signIn: SignIn) => void): Column<SignIn>[] {
       cell: (signIn) =>
         signIn.sessions > (isYou(signIn) ? 1 : 0) && (
           <Button
+            needs="keys:manage"
             variant="quiet"
             label={`End the sessions of ${signIn.name}`}
             onClick={() => onEnd(signIn)}

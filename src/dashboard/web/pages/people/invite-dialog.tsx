@@ -1,0 +1,75 @@
+import { useState } from "preact/hooks";
+import type { Role } from "../../../../lib/roles.ts";
+import { call } from "../../api.ts";
+import { Button, CopyText, Field } from "../../components/controls.tsx";
+import { Dialog, Form } from "../../components/dialog.tsx";
+import { Notice } from "../../components/display.tsx";
+import { useResource } from "../../resource.ts";
+import { RoleChoice, TeamChecks } from "./member-dialog.tsx";
+import type { Team } from "./names.ts";
+
+interface InviteDialogProps {
+  readonly teams: readonly Team[];
+  onChanged(): void;
+  onClose(): void;
+}
+
+/** Invites a person, and shows the link once. */
+export function InviteDialog({ teams, onChanged, onClose }: InviteDialogProps) {
+  const [email, setEmail] = useState("");
+  const [role, setRole] = useState<Role>("developer");
+  const [teamIds, setTeamIds] = useState<readonly string[]>([]);
+  const [url, setUrl] = useState<string>();
+  const invite = async () => {
+    const body = { email: email.trim(), role, team_ids: teamIds };
+    const invited = await call<{ url: string }>("POST", "v1/invitations", { body });
+    setUrl(invited.url);
+    onChanged();
+  };
+  if (url !== undefined) return <InvitationLink {...{ url, email, onClose }} />;
+  return (
+    <Dialog title="Invite a member" onClose={onClose}>
+      <Form submit="Invite" onCancel={onClose} onSubmit={invite}>
+        <Field label="Email" type="email" value={email} onInput={setEmail} isRequired />
+        <RoleChoice role={role} onChange={setRole} />
+        <TeamChecks {...{ teams }} chosen={teamIds} onChange={setTeamIds} />
+      </Form>
+    </Dialog>
+  );
+}
+
+interface InvitationLinkProps {
+  readonly url: string;
+  readonly email: string;
+  onClose(): void;
+}
+
+function InvitationLink({ url, email, onClose }: InvitationLinkProps) {
+  const { data } = useResource<{ mail: boolean }>("sign_in");
+  return (
+    <Dialog title="Invitation created" onClose={onClose}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          onClose();
+        }}
+      >
+        <Notice tone={data?.mail === false ? "warn" : "good"}>
+          {data?.mail === false
+            ? `This gateway sends no mail. Send the link to ${email} yourself.`
+            : `The link was mailed to ${email}. If the message does not arrive, send the link yourself.`}
+        </Notice>
+        <CopyText text={url} label="invitation link" />
+        <p class="hint">
+          The link works once, for 7 days. It is shown only now. Anyone with the link can join, so
+          send it to this person only.
+        </p>
+        <footer>
+          <Button type="submit" variant="primary">
+            Done
+          </Button>
+        </footer>
+      </form>
+    </Dialog>
+  );
+}
