@@ -154,7 +154,7 @@ browserTest("an owner invites a person, changes the role, and removes the member
   await press(page, "Invite member");
   await dialogOf(page).getByLabel("Email").fill(email);
   await dialogOf(page).getByLabel("Role").selectOption("billing");
-  await dialogOf(page).getByText("Sees usage and credits, and pays.").waitFor();
+  await dialogOf(page).getByText("Sees usage, requests and credits, and pays.").waitFor();
   await dialogOf(page).getByLabel(team.name).check();
   await pressInDialog(page, "Invite");
   await dialogOf(page).getByText("This gateway sends no mail.").waitFor();

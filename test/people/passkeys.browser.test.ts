@@ -50,13 +50,13 @@ test.skipIf(CHROMIUM === undefined)(
     const press = (label: string) => page.getByRole("button", { name: label, exact: true }).click();
     const passkeys = page.getByRole("table", { name: "Passkeys" });
     const openPasskeys = async () => {
-      await page.goto(`${origin}/dashboard/settings`);
+      await page.goto(`${origin}/dashboard/account`);
       await untilLoaded(page);
     };
 
     await openPasskeys();
     await press("Add passkey");
-    await page.getByLabel("Name", { exact: true }).fill(NAME);
+    await page.getByRole("dialog").getByLabel("Name", { exact: true }).fill(NAME);
     await page.getByLabel("Current password").fill(PASSWORD);
     expect(await seriousFindings(page)).toEqual([]);
     await press("Continue");

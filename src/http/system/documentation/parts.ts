@@ -13,7 +13,7 @@ const GUIDES = [
   ...["clients", "clients/sdks", "routing", "my-model-my-price"],
   ...["budgets-for-a-team", "rate-limits", "provider-limits"],
   ...["presets", "guardrails", "response-cache", "web-search"],
-  ...["webhooks", "billing", "billing-stripe", "dashboard", "single-sign-on"],
+  ...["webhooks", "billing", "billing-stripe", "dashboard", "people-and-teams", "single-sign-on"],
   ...["operate", "operate/databases", "operate/single-container", "operate/several-instances"],
   ...["operate/load-balancers", "operate/kubernetes", "operate/systemd", "operate/monitoring"],
   ...["failure-drills", "migrate", "troubleshooting"],
