@@ -8,10 +8,13 @@ import type { ApiKeyRow, OutboxRow } from "./tables.ts";
 export const administrationStatements: readonly ModelledStatement[] = [
   {
     name: "load key",
-    begins: "SELECT k.*, a.id AS account_id, a.posted_nano, a.held_nano, a.sequence FROM api_keys",
+    begins:
+      "SELECT k.*, a.id AS account_id, a.posted_nano, a.held_nano, a.sequence, to_jsonb(t) AS team",
     look({ tables }, transaction, [listed, id]) {
-      const key = tables.apiKeys.read(transaction, id);
-      if (key === undefined || key.deleted_at !== null) return rowsOf([]);
+      const found = tables.apiKeys.read(transaction, id);
+      if (found === undefined || found.deleted_at !== null) return rowsOf([]);
+      // The model has no teams and no owners.
+      const key = { ...found, team: null, is_owner_active: true, owner_budgets: null };
       const rows = ((listed as Listed).of as readonly string[]).flatMap((accountId) => {
         const account = tables.accounts.read(transaction, accountId);
         if (account === undefined) return [];

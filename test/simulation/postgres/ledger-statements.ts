@@ -125,9 +125,10 @@ export const ledgerStatements: readonly ModelledStatement[] = [
   },
   {
     name: "new period",
-    begins: "INSERT INTO accounts (id, kind, organization_id, key_id, period_start) VALUES",
-    *run({ tables }, transaction, [id, kind, organization_id, key_id, period_start]) {
-      const account = emptyAccount({ id, kind, organization_id, key_id, period_start });
+    begins:
+      "INSERT INTO accounts (id, kind, organization_id, key_id, budget_id, period_start) VALUES",
+    *run({ tables }, transaction, [id, kind, organization_id, key_id, budget_id, period_start]) {
+      const account = emptyAccount({ id, kind, organization_id, key_id, budget_id, period_start });
       return written((yield* tables.accounts.insertUnlessThere(transaction, id, account)) ? 1 : 0);
     },
   },

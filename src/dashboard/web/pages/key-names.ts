@@ -1,4 +1,5 @@
 import { useResource } from "../resource.ts";
+import { mayRead } from "../rights.ts";
 
 const MAX_KEYS = 1_000;
 
@@ -8,7 +9,7 @@ const MAX_KEYS = 1_000;
  */
 export function useKeyNames(): (id: string | null | undefined) => string {
   const { data } = useResource<{ data: { id: string; name: string }[] }>(
-    `v1/keys?limit=${MAX_KEYS}`,
+    mayRead("keys:manage") ? `v1/keys?limit=${MAX_KEYS}` : undefined,
   );
   return (id) => {
     if (!id) return "No key";

@@ -4,6 +4,7 @@ import { Badge, Empty, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { duration, integer, usdFine } from "../format.ts";
 import { useResource } from "../resource.ts";
+import { mayRead } from "../rights.ts";
 import { changeQuery, query } from "../router.ts";
 import { useKeyNames } from "./key-names.ts";
 import { RequestDetail } from "./request.tsx";
@@ -150,7 +151,7 @@ const MAX_KEYS = 1_000;
 
 function KeyChoice({ value, onChange }: KeyChoiceProps) {
   const { data } = useResource<{ data: { id: string; name: string }[] }>(
-    `v1/keys?limit=${MAX_KEYS}`,
+    mayRead("keys:manage") ? `v1/keys?limit=${MAX_KEYS}` : undefined,
   );
   const keys = (data?.data ?? []).map(({ id, name }) => [id, name] as const);
   const isListed = value === "" || keys.some(([id]) => id === value);

@@ -7,6 +7,7 @@ import { AliasesPage } from "./aliases.tsx";
 import { AuditLogPage } from "./audit-log.tsx";
 import { ComponentsPage } from "./components.tsx";
 import { ConfiguredModelsPage } from "./configured-models.tsx";
+import { IdentityProvidersPage } from "./identity-providers.tsx";
 import { KeysPage } from "./keys.tsx";
 import { ModelsPage } from "./models.tsx";
 import { OrganizationsPage } from "./organizations.tsx";
@@ -62,7 +63,10 @@ const everyone = { of: ["organization", "operator"] } as const;
 
 /** All pages, in menu order. */
 const PAGES: readonly DashboardPage[] = [
-  { name: "", title: "Overview", ...organization, needs: "usage:read", Page: OverviewPage },
+  {
+    ...{ name: "", title: "Overview", ...organization },
+    ...{ needs: "usage:read", isForAll: true, Page: OverviewPage },
+  },
   { name: "usage", title: "Usage", ...organization, needs: "usage:read", Page: UsagePage },
   { name: "requests", title: "Requests", ...organization, needs: "usage:read", Page: RequestsPage },
   {
@@ -94,6 +98,10 @@ const PAGES: readonly DashboardPage[] = [
   { name: "providers", title: "Providers", ...operator, Page: ProvidersPage },
   { name: "configured-models", title: "Models", ...operator, Page: ConfiguredModelsPage },
   { name: "aliases", title: "Aliases", ...operator, Page: AliasesPage },
+  {
+    ...{ name: "identity-providers", title: "Identity providers", ...operator },
+    Page: IdentityProvidersPage,
+  },
   {
     ...{ name: "audit-log", title: "Audit log", ...everyone },
     ...{ needs: "keys:manage", isForAll: true, Page: AuditLogPage },
