@@ -4,6 +4,8 @@ export interface UsageRow {
   readonly model?: string | null;
   readonly key_id?: string | null;
   readonly provider?: string | null;
+  readonly team_id?: string | null;
+  readonly member_id?: string | null;
   readonly user?: string | null;
   readonly tag?: string | null;
   readonly requests: number;
@@ -19,6 +21,8 @@ export const GROUPS = [
   ["model", "Model"],
   ["key", "Key"],
   ["provider", "Provider"],
+  ["team", "Team"],
+  ["member", "Member"],
   ["user", "User"],
   ["tag", "Tag"],
 ] as const;
@@ -27,6 +31,8 @@ const NAMES = {
   model: "model",
   key: "key_id",
   provider: "provider",
+  team: "team_id",
+  member: "member_id",
   user: "user",
   tag: "tag",
 } as const;
@@ -41,12 +47,17 @@ export interface UsagePart {
   readonly is_complete: boolean;
 }
 
-export function nameOf(
-  row: UsageRow,
-  group: Group,
-  keyName: (id: string | null | undefined) => string,
-): string {
+type NameOfId = (id: string | null | undefined) => string;
+
+/** The names of keys, and those of teams and members. */
+interface Names {
+  readonly keyName: NameOfId;
+  readonly ownerName: NameOfId;
+}
+
+export function nameOf(row: UsageRow, group: Group, { keyName, ownerName }: Names): string {
   if (group === "key") return keyName(row.key_id);
+  if (group === "team" || group === "member") return ownerName(row[NAMES[group]]);
   return group === "" ? "Total" : (row[NAMES[group]] ?? "None");
 }
 

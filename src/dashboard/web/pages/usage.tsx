@@ -6,6 +6,7 @@ import { integer, short, usd } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { changeQuery, query } from "../router.ts";
 import { useKeyNames } from "./key-names.ts";
+import { useOwnerNames } from "./people/names.ts";
 import { SpendChart } from "./usage-chart.tsx";
 import { UsageLines } from "./usage-lines.tsx";
 import { GROUPS, MAX_ROWS, nameOf, type UsagePart, type UsageRow } from "./usage-rows.ts";
@@ -31,8 +32,8 @@ export function UsagePage() {
     true,
   );
   const total = isTotalByDay ? each : byDay;
-  const keyName = useKeyNames();
-  const name = (row: UsageRow) => nameOf(row, group, keyName);
+  const names = { keyName: useKeyNames(), ownerName: useOwnerNames() };
+  const name = (row: UsageRow) => nameOf(row, group, names);
   const choose = (changed: Readonly<Record<string, string | undefined>>) =>
     changeQuery({ offset: undefined, ...changed });
   return (

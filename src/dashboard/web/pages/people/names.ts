@@ -1,7 +1,7 @@
 import type { Role, TeamRole } from "../../../../lib/roles.ts";
 import { session } from "../../api.ts";
 import { type Resource, useResource } from "../../resource.ts";
-import { isSelfOnly } from "../../rights.ts";
+import { isSelfOnly, mayRead } from "../../rights.ts";
 
 /** A member in the answer of GET /v1/members. */
 export interface Member {
@@ -45,14 +45,27 @@ export interface List<Item> {
 /** The longest list that the API returns. */
 const MAX_LISTED = 1_000;
 
+function mayList(): boolean {
+  return !isSelfOnly() && mayRead("keys:manage");
+}
+
+/** Returns a function from the id of a team or a member to its name. For others it returns the id. */
+export function useOwnerNames(): (id: string | null | undefined) => string {
+  const [teams, members] = [useTeams().data?.data ?? [], useMembers().data?.data ?? []];
+  return (id) => {
+    if (!id) return "None";
+    return [...teams, ...members].find((one) => one.id === id)?.name ?? id;
+  };
+}
+
 /** Returns the organization's members, the first 1,000 by address. Loads nothing for a role that cannot see them. */
 export function useMembers(): Resource<List<Member>> {
-  return useResource(isSelfOnly() ? undefined : `v1/members?limit=${MAX_LISTED}`);
+  return useResource(mayList() ? `v1/members?limit=${MAX_LISTED}` : undefined);
 }
 
 /** Returns the organization's newest 1,000 teams. Loads nothing for a role that cannot see them. */
 export function useTeams(isLive = false): Resource<List<Team>> {
-  return useResource(isSelfOnly() ? undefined : `v1/teams?limit=${MAX_LISTED}`, isLive);
+  return useResource(mayList() ? `v1/teams?limit=${MAX_LISTED}` : undefined, isLive);
 }
 
 /** Returns the teams that keys of the session can belong to. Self-only members use their teams. */

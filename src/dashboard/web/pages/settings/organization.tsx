@@ -7,6 +7,7 @@ import { bytes, integer, usd } from "../../format.ts";
 import { useResource } from "../../resource.ts";
 import { isSelfOnly, mayChange, mayRead } from "../../rights.ts";
 import { planTitle, type Subscription } from "./plans.ts";
+import { ScimTokens } from "./scim.tsx";
 import { SignIns } from "./sign-ins.tsx";
 
 /** The answer of GET /v1/organization. */
@@ -40,7 +41,12 @@ export function OrganizationSection() {
         )}
         {data === undefined ? error === undefined && <Skeleton /> : <Terms organization={data} />}
       </Panel>
-      {mayRead("keys:manage") && !isSelfOnly() && <SignIns />}
+      {mayRead("keys:manage") && !isSelfOnly() && (
+        <>
+          <SignIns />
+          <ScimTokens />
+        </>
+      )}
       {mayChange("cache:manage") && <ResponseCache />}
     </>
   );
