@@ -157,6 +157,15 @@ export function recordFailedSignIn(sql: Database, personId: string | null): Prom
   );
 }
 
+/** Records that an operator has created a link for a new password of a person. */
+export function recordPasswordLink(sql: DatabaseTransaction, personId: string): Promise<void> {
+  return recordAct(sql, {
+    organizationId: null,
+    action: "person.password_link_created",
+    object: { type: "person", id: personId },
+  });
+}
+
 export interface AccountLink {
   readonly tokenHash: string;
   readonly purpose: "first_operator" | "password";

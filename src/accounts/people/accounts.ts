@@ -18,6 +18,7 @@ import {
   noteSignIn,
   type Person,
   recordFailedSignIn,
+  recordPasswordLink,
   replacePassword,
   replaceSecondFactor,
   useAccountLink,
@@ -222,19 +223,30 @@ export class Accounts {
     return (await findPerson(sql, { id }))!;
   }
 
-  /** Returns the token of a link for a new password, or undefined if the address has no account. */
-  async passwordLink(email: string): Promise<{ person: Person; token: string } | undefined> {
+  /**
+   * Returns the token of a link for a new password, or undefined if the address has no account.
+   *
+   * @param author the operator who creates the link for the person
+   */
+  async passwordLink(
+    email: string,
+    author?: Author,
+  ): Promise<{ person: Person; token: string } | undefined> {
     const { sql, clock } = this.#dependencies;
     const person = await findPerson(sql, { email });
     if (person === undefined) return undefined;
     const { token, tokenHash } = newLinkSecret();
     const createdAtMs = clock.nowMs();
-    await sql.begin((transaction) =>
-      insertAccountLink(transaction, {
-        ...{ tokenHash, purpose: "password" as const, personId: person.id, createdAtMs },
-        expiresAtMs: createdAtMs + PASSWORD_LINK_MS,
-      }),
-    );
+    const link = { tokenHash, purpose: "password" as const, personId: person.id, createdAtMs };
+    const expiresAtMs = createdAtMs + PASSWORD_LINK_MS;
+    if (author === undefined) {
+      await sql.begin((transaction) => insertAccountLink(transaction, { ...link, expiresAtMs }));
+    } else {
+      await authored(sql, author).begin(async (transaction) => {
+        await insertAccountLink(transaction, { ...link, expiresAtMs });
+        await recordPasswordLink(transaction, person.id);
+      });
+    }
     return { person, token };
   }
 
