@@ -46,8 +46,10 @@ const CACHED = { "x-gateway-cache": "on" };
 export const CHAT = { model: "sandbox/chat", messages: [{ role: "user", content: MARK }] };
 
 /** A gateway whose first organization has an object of every kind; the stranger has its two keys. */
-export async function startIsolationGateway(): Promise<IsolationGateway> {
-  const gateway = await startTuningGateway({ environment: LOCAL_DELIVERY });
+export async function startIsolationGateway(
+  environment: Readonly<Record<string, string>> = {},
+): Promise<IsolationGateway> {
+  const gateway = await startTuningGateway({ environment: { ...LOCAL_DELIVERY, ...environment } });
   const receiver = startReceiver();
   const stranger = await gateway.addOrganization();
 
