@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Secret, TOTP } from "otpauth";
 import { authored } from "../../../db/authored.ts";
-import { type Database, sqlState } from "../../../db/client.ts";
+import { type Database, type DatabaseTransaction, sqlState } from "../../../db/client.ts";
 import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import {
   acceptInvitation,
@@ -328,18 +328,19 @@ export class Accounts {
  * Returns the token of the link that creates the account of the first operator, or undefined if the gateway has such an
  * account. Earlier links no longer work.
  */
-export function firstOperatorLink(sql: Database, nowMs: number): Promise<string | undefined> {
-  return sql.begin(async (transaction) => {
-    // One instance at a time, so that the printed link is the one that works.
-    await transaction`SELECT pg_advisory_xact_lock(hashtextextended('first_operator', 0))`;
-    if (await hasOperatorPerson(transaction)) return undefined;
-    const { token, tokenHash } = newLinkSecret();
-    await insertAccountLink(transaction, {
-      ...{ tokenHash, purpose: "first_operator" as const, personId: null, createdAtMs: nowMs },
-      expiresAtMs: nowMs + FIRST_OPERATOR_LINK_MS,
-    });
-    return token;
+export async function firstOperatorLink(
+  transaction: DatabaseTransaction,
+  nowMs: number,
+): Promise<string | undefined> {
+  // One instance at a time, so that the printed link is the one that works.
+  await transaction`SELECT pg_advisory_xact_lock(hashtextextended('first_operator', 0))`;
+  if (await hasOperatorPerson(transaction)) return undefined;
+  const { token, tokenHash } = newLinkSecret();
+  await insertAccountLink(transaction, {
+    ...{ tokenHash, purpose: "first_operator" as const, personId: null, createdAtMs: nowMs },
+    expiresAtMs: nowMs + FIRST_OPERATOR_LINK_MS,
   });
+  return token;
 }
 
 function totpOf(secret: string, label = ""): TOTP {
