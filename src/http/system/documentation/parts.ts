@@ -50,7 +50,9 @@ const REFERENCE = [
   ...["cli", "metrics", "sandbox", "glossary"],
 ];
 
-const EXPLANATION = ["architecture", "where-is", "ledger", "security-model", "scale", "comparison"];
+const EXPLANATION = [
+  ...["architecture", "where-is", "ledger", "security-model", "accounts", "scale", "comparison"],
+];
 
 /** The parts of the documentation, in order. */
 export const PARTS: readonly Part[] = [
