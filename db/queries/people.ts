@@ -170,6 +170,15 @@ export function recordFailedSignIn(
   );
 }
 
+/** Records that an operator has created a link for a new password of a person. */
+export function recordPasswordLink(sql: DatabaseTransaction, personId: string): Promise<void> {
+  return recordAct(sql, {
+    organizationId: null,
+    action: "person.password_link_created",
+    object: { type: "person", id: personId },
+  });
+}
+
 export interface AccountLink {
   readonly tokenHash: string;
   readonly purpose: "first_operator" | "password";
@@ -222,9 +231,10 @@ export function setOperatorRole(
 ): Promise<boolean> {
   return sql.begin(async (transaction) => {
     await transaction`SELECT pg_advisory_xact_lock(hashtextextended('first_operator', 0))`;
-    const others = await transaction`
-      SELECT 1 FROM people WHERE operator_role = 'operator' AND id <> ${id} LIMIT 1`;
-    if (role !== "operator" && others.count === 0) return false;
+    const operators = await transaction<{ id: string }[]>`
+      SELECT id FROM people WHERE operator_role = 'operator' LIMIT 2`;
+    const isLast = operators.length === 1 && operators[0]!.id === id;
+    if (role !== "operator" && isLast) return false;
     await transaction`
       UPDATE people SET operator_role = ${role}, operator_provider_id = NULL WHERE id = ${id}`;
     return true;

@@ -42,6 +42,8 @@ export const TAGS: Readonly<Record<string, string>> = {
   "API keys": "Creates keys with limits and budgets, and shows what each key has spent.",
   Budgets: "Limits what an end user or a tag spends, whichever key pays.",
   Teams: "Groups keys that share budgets, rate limits, models and policy.",
+  Members: "Invites people to the organization, and gives them roles.",
+  SCIM: "Creates the tokens with which identity providers manage members and teams.",
   Credits: "Shows the balance and its transactions, and tops it up automatically.",
   Billing: "Manages payment methods, top-ups and the plan.",
   Usage: "Shows requests, tokens, cost and latency.",
@@ -58,6 +60,7 @@ export const TAGS: Readonly<Record<string, string>> = {
   Batches: "Answers the requests of a file within a day.",
   "Fine-tuning": "Trains models on example conversations.",
   Operators: "Administers all organizations with an operator key.",
+  "Identity providers": "Configures the OpenID Connect issuers at which people sign in.",
   Configuration: "Configures providers, models, aliases and prices while the gateway runs.",
   Operation: "Shows health, metrics and this description.",
 };

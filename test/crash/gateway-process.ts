@@ -191,6 +191,7 @@ export interface FirstKeys {
   readonly base_url: string;
   readonly management_key: string;
   readonly secret_key: string;
+  readonly operator_url?: string;
 }
 
 export function firstKeys(dataDir: string): FirstKeys {

@@ -100,27 +100,25 @@ test.each(Object.entries(AUTHORITY))("%s", async (route, authority) => {
       ? "wrong_key_kind"
       : undefined;
   await ask("management", keys.management, forManagement);
-  await ask("secret, all scopes", keys.secret, isOperator ? "wrong_key_kind" : undefined);
+  const isForManagement = typeof authority === "object" && "management" in authority;
+  const forSecret = isOperator || isForManagement ? "wrong_key_kind" : undefined;
   const isUnlimited = typeof authority === "object" && "unlimited" in authority;
-  const forLimited = isUnlimited ? "key_not_permitted" : undefined;
-  await ask(
-    "secret, all scopes, limited",
-    keys.limited,
-    isOperator ? "wrong_key_kind" : forLimited,
-  );
+  const forLimited = forSecret ?? (isUnlimited ? "key_not_permitted" : undefined);
+  await ask("secret, all scopes", keys.secret, forSecret);
+  await ask("secret, all scopes, limited", keys.limited, forLimited);
   for (const scope of SCOPES) {
     const scoped = scopedKeys.get(scope)!;
     if (typeof authority === "string") {
-      await ask(`secret, ${scope}`, scoped.with, isOperator ? "wrong_key_kind" : undefined);
+      await ask(`secret, ${scope}`, scoped.with, forSecret);
       await ask(`management, ${scope}`, scoped.management, forManagement);
       continue;
     }
     const needed = Object.values(authority)[0];
-    await ask(`secret, ${scope}`, scoped.with, scope === needed ? undefined : "missing_scope");
     const code = scope === needed ? undefined : "missing_scope";
+    await ask(`secret, ${scope}`, scoped.with, forSecret ?? code);
     await ask(`management, ${scope}`, scoped.management, forManagement ?? code);
     if (scope !== needed) continue;
-    await ask(`secret, without ${scope}`, scoped.without, "missing_scope");
+    await ask(`secret, without ${scope}`, scoped.without, forSecret ?? "missing_scope");
     const forLess = forManagement ?? "missing_scope";
     await ask(`management, without ${scope}`, scoped.managementWithout, forLess);
     for (const [index, key] of scoped.limited.entries()) {

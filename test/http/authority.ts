@@ -13,7 +13,9 @@ type Authority =
   /** A management key with the scope, or a secret key with the scope, limited or not. */
   | { readonly either: Scope }
   /** A management key with the scope, or a secret key with the scope that is not limited. */
-  | { readonly unlimited: Scope };
+  | { readonly unlimited: Scope }
+  /** A management key with the scope; a secret key is of the wrong kind. */
+  | { readonly management: Scope };
 
 /**
  * Every mounted route: one that is missing here fails test/http/authority-matrix.test.ts. Who adds a route says
@@ -62,11 +64,20 @@ export const AUTHORITY: Readonly<Record<string, Authority>> = {
   "GET /v1/budgets/{id}": { unlimited: "keys:manage" },
   "PATCH /v1/budgets/{id}": { unlimited: "keys:manage" },
   "DELETE /v1/budgets/{id}": { unlimited: "keys:manage" },
-  "GET /v1/teams": { unlimited: "keys:manage" },
-  "POST /v1/teams": { unlimited: "keys:manage" },
-  "GET /v1/teams/{id}": { unlimited: "keys:manage" },
-  "PATCH /v1/teams/{id}": { unlimited: "keys:manage" },
-  "DELETE /v1/teams/{id}": { unlimited: "keys:manage" },
+  "GET /v1/teams": { management: "keys:manage" },
+  "POST /v1/teams": { management: "keys:manage" },
+  "GET /v1/teams/{id}": { management: "keys:manage" },
+  "PATCH /v1/teams/{id}": { management: "keys:manage" },
+  "DELETE /v1/teams/{id}": { management: "keys:manage" },
+  "GET /v1/members": { management: "keys:manage" },
+  "GET /v1/members/{id}": { management: "keys:manage" },
+  "PATCH /v1/members/{id}": { management: "keys:manage" },
+  "DELETE /v1/members/{id}": { management: "keys:manage" },
+  "POST /v1/invitations": { management: "keys:manage" },
+  "GET /v1/invitations": { management: "keys:manage" },
+  "DELETE /v1/invitations/{id}": { management: "keys:manage" },
+  "GET /v1/scim_tokens": { management: "keys:manage" },
+  "POST /v1/scim_tokens": { management: "keys:manage" },
   "GET /v1/credits": { unlimited: "billing:read" },
   "PATCH /v1/credits": { unlimited: "billing:write" },
   "GET /v1/credits/transactions": { either: "billing:read" },
@@ -171,6 +182,16 @@ export const AUTHORITY: Readonly<Record<string, Authority>> = {
   "GET /v1/admin/prices": "operator",
   "POST /v1/admin/prices": "operator",
   "DELETE /v1/admin/prices/{id}": "operator",
+  "GET /v1/admin/identity_providers": "operator",
+  "POST /v1/admin/identity_providers": "operator",
+  "GET /v1/admin/identity_providers/{id}": "operator",
+  "PATCH /v1/admin/identity_providers/{id}": "operator",
+  "DELETE /v1/admin/identity_providers/{id}": "operator",
+  "GET /v1/admin/operators": "operator",
+  "POST /v1/admin/operators": "operator",
+  "DELETE /v1/admin/operators/{id}": "operator",
+  "POST /v1/admin/password_links": "operator",
+  "POST /v1/admin/organizations/{id}/invitations": "operator",
   "GET /v1/admin/audit_log": "operator",
   "GET /healthz": "public",
   "GET /readyz": "public",

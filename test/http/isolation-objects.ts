@@ -1,4 +1,5 @@
 import type { PreparedOrganization } from "../../src/accounts/organizations/organizations.ts";
+import { joined } from "../people/people.ts";
 import { uploaded } from "../support/files-gateway.ts";
 import { lessonsText, startTuningGateway, type TuningGateway } from "../support/tuning-gateway.ts";
 import { until } from "../support/until.ts";
@@ -11,6 +12,8 @@ export type ObjectKind =
   | "key"
   | "budget"
   | "team"
+  | "member"
+  | "invitation"
   | "webhook"
   | "delivery"
   | "file"
@@ -43,8 +46,10 @@ const CACHED = { "x-gateway-cache": "on" };
 export const CHAT = { model: "sandbox/chat", messages: [{ role: "user", content: MARK }] };
 
 /** A gateway whose first organization has an object of every kind; the stranger has its two keys. */
-export async function startIsolationGateway(): Promise<IsolationGateway> {
-  const gateway = await startTuningGateway({ environment: LOCAL_DELIVERY });
+export async function startIsolationGateway(
+  environment: Readonly<Record<string, string>> = {},
+): Promise<IsolationGateway> {
+  const gateway = await startTuningGateway({ environment: { ...LOCAL_DELIVERY, ...environment } });
   const receiver = startReceiver();
   const stranger = await gateway.addOrganization();
 
@@ -62,6 +67,11 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
     description: MARK,
   });
   const team = await create("/v1/teams", { name: MARK, daily_budget_usd: 5 });
+  const { state } = await joined(gateway, "developer", { email: `${MARK}@example.com` });
+  const invitation = await create("/v1/invitations", {
+    ...{ email: `invited.${MARK}@example.com`, role: "viewer" },
+  });
+  await create("/v1/scim_tokens", { name: `${MARK} directory` });
   const key = await create("/v1/keys", { name: MARK, rate_limit_rpm: 60 });
   const budget = await create("/v1/budgets", { subject: { type: "user", value: MARK } });
   const file = await uploaded(gateway, "fine-tune", lessonsText(), { filename: `${MARK}.jsonl` });
@@ -114,6 +124,8 @@ export async function startIsolationGateway(): Promise<IsolationGateway> {
       key: key.id,
       budget: budget.id,
       team: team.id,
+      member: state.person.member_id,
+      invitation: invitation.id,
       webhook: webhook.id,
       delivery: delivered[0].id,
       file: text.id,

@@ -1,4 +1,6 @@
+import { joined } from "../people/people.ts";
 import { type FilesGateway, startFilesGateway } from "../support/files-gateway.ts";
+import type { TestGateway } from "../support/gateway.ts";
 import { addOperator } from "../support/operator-keys.ts";
 import { lessonsText, SANDBOX_BASE } from "../support/tuning-gateway.ts";
 import { until } from "../support/until.ts";
@@ -68,7 +70,7 @@ export async function recordExamples(): Promise<Examples> {
     await recordResponses(recorder);
     await recordMedia(recorder);
     await recordFiles(recorder);
-    await recordKeysAndBudgets(recorder);
+    await recordKeysAndBudgets(recorder, gateway);
     await recordMoney(recorder);
     await recordWebhooks(recorder, receiver.url);
     await recordDefinitions(recorder);
@@ -195,6 +197,7 @@ class Recorder {
       const text = value
         .replaceAll(this.#gateway.baseUrl, "http://127.0.0.1:3000")
         .replaceAll(this.#receiverUrl, PUBLIC_RECEIVER)
+        .replace(/#[\w-]{43}$/, "#…")
         .replace(/\b((?:gateway_\w+?|whsec)_\w{4})\w{12,}/g, "$1…");
       return text.length > MAX_TEXT ? `${text.slice(0, MAX_TEXT)}…` : text;
     }
@@ -214,7 +217,7 @@ function exampleOf(value: string | File | readonly File[]): unknown {
 
 function keyIn(description: string): Operation["key"] {
   if (description.includes("operator key")) return "operator";
-  return description.includes("management key, or") ? "management" : "secret";
+  return /Needs a management key(?:, or| with)/.test(description) ? "management" : "secret";
 }
 
 const hello = [{ role: "user", content: "Hello" }];
@@ -417,7 +420,7 @@ async function recordBatches(recorder: Recorder): Promise<void> {
   await recorder.record("batches.cancel", { ids: [running!.id] });
 }
 
-async function recordKeysAndBudgets(recorder: Recorder): Promise<void> {
+async function recordKeysAndBudgets(recorder: Recorder, gateway: TestGateway): Promise<void> {
   const { id } = await recorder.record("keys.create", {
     body: {
       name: "ada",
@@ -456,11 +459,64 @@ async function recordKeysAndBudgets(recorder: Recorder): Promise<void> {
   await recorder.record("teams.retrieve", { ids: [team] });
   await recorder.record("teams.update", { ids: [team], body: { daily_budget_usd: 25 } });
   await recorder.record("teams.delete", { ids: [team] });
+  await recordPeople(recorder, gateway);
   const { id: providerKey } = await recorder.record("provider_keys.create", {
     body: { provider: "example", key: "sk-0123456789abcdef", name: "Team account" },
   });
   await recorder.record("provider_keys.list");
   await recorder.record("provider_keys.delete", { ids: [providerKey] });
+}
+
+async function recordPeople(recorder: Recorder, gateway: TestGateway): Promise<void> {
+  const { id } = await recorder.record("invitations.create", {
+    body: { email: "grace@example.com", role: "developer" },
+  });
+  await recorder.record("invitations.list");
+  await recorder.record("invitations.delete", { ids: [id] });
+  await recorder.record("scim_tokens.create", { body: { name: "Directory" } });
+  await recorder.record("scim_tokens.list");
+  const { state } = await joined(gateway, "developer", { email: "ada@example.com" });
+  const ids = [state.person.member_id];
+  await recorder.record("members.list");
+  await recorder.record("members.retrieve", { ids });
+  await recorder.record("members.update", { ids, body: { role: "viewer", daily_budget_usd: 5 } });
+  await joined(gateway, "viewer", { email: "operator@example.com" });
+  for (const [email, role] of [
+    ["operator@example.com", "operator"],
+    ["ada@example.com", "operator_viewer"],
+  ] as const) {
+    await recorder.record("admin.operators.create", { body: { email, role } });
+  }
+  const { data: operators } = await recorder.record("admin.operators.list");
+  const viewer = operators.find((one: Json) => one.email === "ada@example.com");
+  await recorder.record("admin.operators.delete", { ids: [viewer.id] });
+  await recorder.record("admin.password_links.create", { body: { email: "ada@example.com" } });
+  await recorder.record("admin.organizations.invitations.create", {
+    ids: [gateway.organizationId],
+    body: { email: "alan@example.com", role: "owner" },
+  });
+  await recorder.record("members.delete", { ids });
+  await recordIdentityProviders(recorder, gateway.organizationId);
+}
+
+async function recordIdentityProviders(recorder: Recorder, organizationId: string): Promise<void> {
+  const { id } = await recorder.record("admin.identity_providers.create", {
+    body: {
+      ...{ name: "Example", issuer: "https://login.example.com" },
+      ...{ client_id: "gateway", client_secret: "secret-of-the-client" },
+      rules: [
+        { claim: "groups", value: "gateway-admins", operator_role: "operator" },
+        { claim: "groups", value: "research", organization_id: organizationId, role: "developer" },
+      ],
+    },
+  });
+  await recorder.record("admin.identity_providers.list");
+  await recorder.record("admin.identity_providers.retrieve", { ids: [id] });
+  await recorder.record("admin.identity_providers.update", {
+    ids: [id],
+    body: { scopes: "openid email profile groups" },
+  });
+  await recorder.record("admin.identity_providers.delete", { ids: [id] });
 }
 
 async function recordMoney(recorder: Recorder): Promise<void> {

@@ -182,6 +182,16 @@ describe("users", () => {
   });
 });
 
+test("an admin, who cannot manage owners, creates no token that can", async () => {
+  const [owner, admin] = [await joined(gateway, "owner"), await joined(gateway, "admin")];
+  const create = (by: typeof owner) =>
+    by.call("POST", "v1/scim_tokens", { name: crypto.randomUUID() });
+  const rejected = await create(admin);
+  expect(rejected.status).toBe(403);
+  expect(((await rejected.json()) as Json).error.code).toBe("role_not_permitted");
+  expect((await create(owner)).status).toBe(201);
+});
+
 describe("groups", () => {
   test("are teams, and members that are added at the same time are all there", async () => {
     const users = await Promise.all(Array.from({ length: 6 }, () => addUser()));

@@ -19,7 +19,8 @@ const TIMEOUT_MS = 60_000;
 /** From the command to the first request that is answered. */
 const FIRST_START_MS = 10_000;
 const LATER_START_MS = 2_000;
-const KEY = /gateway_(sk|mgmt)_[0-9A-Za-z]{38}/;
+const OPERATOR_LINK = /\/dashboard\/welcome#[\w-]{43}/;
+const KEY = new RegExp(`gateway_(sk|mgmt)_[0-9A-Za-z]{38}|${OPERATOR_LINK.source}`);
 
 const grounds = new Grounds("start");
 afterAll(() => grounds.clear());
@@ -51,6 +52,7 @@ describe("the first start in an empty folder, without a terminal", () => {
       expect(keys).toEqual({
         base_url: first.baseUrl,
         management_key: expect.stringMatching(/^gateway_mgmt_[0-9A-Za-z]{38}$/),
+        operator_url: expect.stringMatching(OPERATOR_LINK),
         secret_key: expect.stringMatching(/^gateway_sk_[0-9A-Za-z]{38}$/),
       });
       expect(first.gateway.stdout()).toContain(path);
@@ -114,7 +116,11 @@ describe("the file of the first keys", () => {
       await stop(earlier.gateway);
       const left = firstKeys(dataDir);
       const { gateway, baseUrl } = await startReady({ dataDir });
-      expect(firstKeys(dataDir)).toEqual({ ...left, base_url: baseUrl });
+      expect(firstKeys(dataDir)).toEqual({
+        ...left,
+        base_url: baseUrl,
+        operator_url: left.operator_url?.replace(earlier.baseUrl, baseUrl),
+      });
       expect(gateway.stdout()).toMatch(
         /"Default organization \(org_\w+\): plan free, fee 4 %, credit 10 USD"/,
       );
@@ -191,6 +197,7 @@ test(
     const baseUrl = /Base URL +(http:\S+)\/v1\r?\n/.exec(shown)?.[1];
     expect(shown).toContain(`model-gateway ${version}`);
     expect(shown).toMatch(/Management key +gateway_mgmt_\w{38}/);
+    expect(shown).toMatch(new RegExp(`${baseUrl}${OPERATOR_LINK.source}`));
     expect(existsSync(join(dataDir, "first-keys.json"))).toBeFalse();
     for (const [label, path] of [
       ["Dashboard", "/dashboard"],

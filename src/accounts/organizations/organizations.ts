@@ -282,14 +282,14 @@ export async function createFirstOrganization(
   sql: Database,
   request: OrganizationRequest,
   nowMs: number,
-  keep: (prepared: PreparedOrganization) => Promise<void>,
+  keep: (prepared: PreparedOrganization, transaction: DatabaseTransaction) => Promise<void>,
 ): Promise<PreparedOrganization | undefined> {
   return sql.begin(async (transaction) => {
     await transaction`SELECT pg_advisory_xact_lock(${FIRST_START_LOCK})`;
     if (await hasOrganizations(transaction)) return undefined;
     const prepared = prepareOrganization(request, nowMs);
     await createOrganization(transaction, prepared.organization);
-    await keep(prepared);
+    await keep(prepared, transaction);
     return prepared;
   });
 }

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Secret, TOTP } from "otpauth";
 import { authored } from "../../../db/authored.ts";
-import { type Database, sqlState } from "../../../db/client.ts";
+import { type Database, type DatabaseTransaction, sqlState } from "../../../db/client.ts";
 import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import {
   acceptInvitation,
@@ -18,6 +18,7 @@ import {
   noteSignIn,
   type Person,
   recordFailedSignIn,
+  recordPasswordLink,
   replacePassword,
   replaceSecondFactor,
   useAccountLink,
@@ -219,19 +220,30 @@ export class Accounts {
     return (await findPerson(sql, { id }))!;
   }
 
-  /** Returns the token of a link for a new password, or undefined if the address has no account. */
-  async passwordLink(email: string): Promise<{ person: Person; token: string } | undefined> {
+  /**
+   * Returns the token of a link for a new password, or undefined if the address has no account.
+   *
+   * @param author the operator who creates the link for the person
+   */
+  async passwordLink(
+    email: string,
+    author?: Author,
+  ): Promise<{ person: Person; token: string } | undefined> {
     const { sql, clock } = this.#dependencies;
     const person = await findPerson(sql, { email });
     if (person === undefined) return undefined;
     const { token, tokenHash } = newLinkSecret();
     const createdAtMs = clock.nowMs();
-    await sql.begin((transaction) =>
-      insertAccountLink(transaction, {
-        ...{ tokenHash, purpose: "password" as const, personId: person.id, createdAtMs },
-        expiresAtMs: createdAtMs + PASSWORD_LINK_MS,
-      }),
-    );
+    const link = { tokenHash, purpose: "password" as const, personId: person.id, createdAtMs };
+    const expiresAtMs = createdAtMs + PASSWORD_LINK_MS;
+    if (author === undefined) {
+      await sql.begin((transaction) => insertAccountLink(transaction, { ...link, expiresAtMs }));
+    } else {
+      await authored(sql, author).begin(async (transaction) => {
+        await insertAccountLink(transaction, { ...link, expiresAtMs });
+        await recordPasswordLink(transaction, person.id);
+      });
+    }
     return { person, token };
   }
 
@@ -323,18 +335,19 @@ export class Accounts {
  * Returns the token of the link that creates the account of the first operator, or undefined if the gateway has such an
  * account. Earlier links no longer work.
  */
-export function firstOperatorLink(sql: Database, nowMs: number): Promise<string | undefined> {
-  return sql.begin(async (transaction) => {
-    // One instance at a time, so that the printed link is the one that works.
-    await transaction`SELECT pg_advisory_xact_lock(hashtextextended('first_operator', 0))`;
-    if (await hasOperatorPerson(transaction)) return undefined;
-    const { token, tokenHash } = newLinkSecret();
-    await insertAccountLink(transaction, {
-      ...{ tokenHash, purpose: "first_operator" as const, personId: null, createdAtMs: nowMs },
-      expiresAtMs: nowMs + FIRST_OPERATOR_LINK_MS,
-    });
-    return token;
+export async function firstOperatorLink(
+  transaction: DatabaseTransaction,
+  nowMs: number,
+): Promise<string | undefined> {
+  // One instance at a time, so that the printed link is the one that works.
+  await transaction`SELECT pg_advisory_xact_lock(hashtextextended('first_operator', 0))`;
+  if (await hasOperatorPerson(transaction)) return undefined;
+  const { token, tokenHash } = newLinkSecret();
+  await insertAccountLink(transaction, {
+    ...{ tokenHash, purpose: "first_operator" as const, personId: null, createdAtMs: nowMs },
+    expiresAtMs: nowMs + FIRST_OPERATOR_LINK_MS,
   });
+  return token;
 }
 
 /** Returns the author of an attempt to sign in. */

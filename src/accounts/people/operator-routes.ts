@@ -127,8 +127,8 @@ export function operatorPeopleRoutes(dependencies: OperatorPeopleDependencies): 
       access,
       body: addressBody,
       responses: { 201: { description: "The link.", schema: link } },
-      async handle({ body, request }) {
-        const made = await accounts.passwordLink(body.email);
+      async handle({ body, author, request }) {
+        const made = await accounts.passwordLink(body.email, author);
         if (made === undefined) throw noPerson();
         const url = linkUrl(publicUrl("/", request, base), "new-password", made.token);
         return jsonResponse({ url }, 201);

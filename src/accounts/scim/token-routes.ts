@@ -47,6 +47,7 @@ export function scimTokenRoutes(tokens: ScimTokens): RouteDefinition[] {
       body,
       responses: {
         201: { description: "The token, which is shown only once.", schema: newToken },
+        403: { description: "The caller cannot manage owners, as the token can." },
         409: { description: "The organization already has a key with this name." },
       },
       async handle(context) {

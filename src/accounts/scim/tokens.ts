@@ -25,14 +25,15 @@ export class ScimTokens {
 
   /**
    * Creates a token. Resolves with its record and its secret, which is never shown again. Throws 403 if the caller
-   * cannot give the roles that the token can give, and 409 if the name is taken.
+   * cannot manage owners, and 409 if the name is taken.
    */
   async create(
     granter: Granter,
     name: string,
     author: Author,
   ): Promise<{ record: ApiKeyRecord; secret: string }> {
-    assertMayGrant(granter, "admin");
+    // The token can change the address of an owner, and deactivate one.
+    assertMayGrant(granter, "owner");
     const { clock, organizations } = this.#dependencies;
     const { organizationId } = granter.key;
     const { key: secret } = generateApiKey("scim");

@@ -64,8 +64,9 @@ export async function createFirstKeys(
       secretKey: config.secretKey,
     },
     Date.now(),
-    async ({ managementKey, secretKey }) => {
-      operatorToken = await firstOperatorLink(sql, Date.now());
+    async ({ managementKey, secretKey }, transaction) => {
+      // In this transaction, because the session of a start has a single connection.
+      operatorToken = await firstOperatorLink(transaction, Date.now());
       // Before the next step, so that a later failure does not lose the keys.
       if (print !== undefined) {
         print(keysText({ managementKey, secretKey }));

@@ -25,8 +25,19 @@ const API = [
   ...["responses-openai", "responses-python-mcp", "messages"],
   ...["embeddings", "rerank", "moderations", "images", "speech", "transcriptions", "media-links"],
   ...["models", "files", "vector-stores", "batches", "fine-tuning"],
-  ...["keys", "budgets", "teams", "organization", "credits", "usage", "requests"],
-  ...["webhooks", "provider-keys", "presets", "guardrails", "cache", "admin", "configuration"],
+  ...[
+    "keys",
+    "budgets",
+    "teams",
+    "members",
+    "scim",
+    "organization",
+    "credits",
+    "usage",
+    "requests",
+  ],
+  ...["webhooks", "provider-keys", "presets", "guardrails", "cache"],
+  ...["admin", "configuration", "identity-providers"],
 ];
 
 const REFERENCE = [
@@ -39,7 +50,9 @@ const REFERENCE = [
   ...["cli", "metrics", "sandbox", "glossary"],
 ];
 
-const EXPLANATION = ["architecture", "where-is", "ledger", "security-model", "scale", "comparison"];
+const EXPLANATION = [
+  ...["architecture", "where-is", "ledger", "security-model", "accounts", "scale", "comparison"],
+];
 
 /** The parts of the documentation, in order. */
 export const PARTS: readonly Part[] = [
