@@ -45,7 +45,7 @@ export const ROLE_RIGHTS: Readonly<Record<Role, RoleRights>> = {
   },
   developer: {
     description:
-      "Creates keys within the policy of a team. Sees the keys, usage and requests of its own.",
+      "Creates keys within the policy of a team. Sees only those keys, their usage and their requests.",
     changes: ["keys:manage"],
     reads: ["keys:manage", "models:read", "usage:read", "presets:manage", "guardrails:manage"],
     keys: [

@@ -153,8 +153,9 @@ test("the page of metrics explains each metric of the code, and each in its prin
   expect([...explained.keys()].sort()).toEqual([...inCode, ...processMetrics].sort());
 });
 
-test("the page of the command line has each command with each of its options", async () => {
-  const page = await read("docs/reference/cli.md");
+test("the pages of the command line have each command with each of its options", async () => {
+  const pages = ["docs/reference/cli.md", "docs/reference/cli-configuration.md"];
+  const page = (await Promise.all(pages.map(read))).join("\n");
   const sections = new Map(
     page.split(/^## /m).map((section) => [section.slice(0, section.indexOf("\n")), section]),
   );

@@ -47,7 +47,7 @@ const REFERENCE = [
   ...["providers", "provider-models", "provider-fields"],
   ...["providers-anthropic", "providers-gemini", "providers-cohere", "providers-cloud"],
   ...["providers-self-hosted", "providers-audio", "providers-media"],
-  ...["cli", "metrics", "sandbox", "glossary"],
+  ...["cli", "cli-configuration", "metrics", "sandbox", "glossary"],
 ];
 
 const EXPLANATION = [

@@ -5,7 +5,7 @@ import { Confirm, toast } from "../../components/dialog.tsx";
 import { Meter, Notice, Panel, Skeleton, Time } from "../../components/display.tsx";
 import { bytes, integer, usd } from "../../format.ts";
 import { useResource } from "../../resource.ts";
-import { isSelfOnly, mayChange, mayRead } from "../../rights.ts";
+import { grantableRoles, isSelfOnly, mayChange, mayRead } from "../../rights.ts";
 import { planTitle, type Subscription } from "./plans.ts";
 import { ScimTokens } from "./scim.tsx";
 import { SignIns } from "./sign-ins.tsx";
@@ -44,7 +44,7 @@ export function OrganizationSection() {
       {mayRead("keys:manage") && !isSelfOnly() && (
         <>
           <SignIns />
-          <ScimTokens />
+          {grantableRoles().includes("owner") && <ScimTokens />}
         </>
       )}
       {mayChange("cache:manage") && <ResponseCache />}
