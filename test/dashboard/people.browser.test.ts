@@ -131,7 +131,7 @@ browserTest("a link leads to an account, leaves the address bar, and works once"
 });
 
 browserTest("the first operator gets an account, and switches to the organization", async () => {
-  const token = await firstOperatorLink(gateway.sql, Date.now());
+  const token = await gateway.sql.begin((sql) => firstOperatorLink(sql, Date.now()));
   const page = await open(`/welcome#${token}`);
   await page.getByLabel("Email").fill(uniqueEmail());
   await page.getByLabel("Name", { exact: true }).fill("First");
