@@ -316,7 +316,11 @@ export class ScopesNotHeldError extends Error {
  * maximum number of keys.
  */
 export async function insertKey(sql: DatabaseTransaction, key: NewKey): Promise<void> {
-  if (key.teamId !== null) await assertTeam(sql, key.organizationId, key.teamId);
+  if (key.teamId !== null) {
+    // Comes before the team, as in every change of teams.
+    await sql`SELECT 1 FROM organizations WHERE id = ${key.organizationId} FOR NO KEY UPDATE`;
+    await assertTeam(sql, key.organizationId, key.teamId);
+  }
   await sql`INSERT INTO api_keys ${sql({
     id: key.id,
     organization_id: key.organizationId,

@@ -155,6 +155,10 @@ export async function removeMember(
   if (before === undefined) return false;
   assertMay?.(before);
   await sql`DELETE FROM team_members WHERE member_id = ${id}`;
+  // An open invitation would make the person a member again.
+  await sql`UPDATE invitations SET deleted_at = clock_timestamp()
+    WHERE organization_id = ${organizationId} AND lower(email) = lower(${before.email})
+      AND accepted_at IS NULL AND deleted_at IS NULL`;
   await sql`UPDATE members SET deleted_at = clock_timestamp() WHERE id = ${id}`;
   if (before.role === "owner" && !isForced) await assertOwner(sql, organizationId);
   await endSessions(sql, id);

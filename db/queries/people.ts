@@ -78,6 +78,29 @@ export async function changePersonName(sql: Database, id: string, name: string):
   await sql.begin((transaction) => transaction`UPDATE people SET name = ${name} WHERE id = ${id}`);
 }
 
+/**
+ * Records that the person receives mail at the address. An account whose address was not verified before may have been
+ * created by somebody else: its password, second factor and passkeys no longer sign in, and its sessions end.
+ */
+export async function verifyEmail(
+  sql: DatabaseTransaction,
+  id: string,
+  nowMs: number,
+): Promise<void> {
+  const verified = await sql`
+    UPDATE people SET email_verified_at = ${new Date(nowMs)}
+    WHERE id = ${id} AND email_verified_at IS NULL`;
+  if (verified.count > 0) await clearCredentials(sql, id);
+}
+
+/** Removes password, second factor and passkeys of an account, and ends its sessions. */
+export async function clearCredentials(sql: DatabaseTransaction, id: string): Promise<void> {
+  await sql`UPDATE people SET password_hash = NULL, totp_secret = NULL, totp_step = NULL
+    WHERE id = ${id}`;
+  await sql`DELETE FROM passkeys WHERE person_id = ${id}`;
+  await endSessionsOfPerson(sql, id);
+}
+
 /** Replaces the password, and ends all sessions of the person except for the one with this token hash. */
 export async function replacePassword(
   sql: DatabaseTransaction,

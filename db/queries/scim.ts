@@ -71,13 +71,23 @@ export async function findScimUsers(
   }));
 }
 
+/** Locks an account. Returns true if it is no operator's, and belongs to no organization. */
+export async function isUnbound(sql: DatabaseTransaction, personId: string): Promise<boolean> {
+  const unbound = await sql`
+    SELECT 1 FROM people p WHERE id = ${personId} AND operator_role IS NULL AND NOT EXISTS (
+      SELECT 1 FROM members m WHERE m.person_id = p.id AND m.deleted_at IS NULL
+    ) FOR UPDATE`;
+  return unbound.count > 0;
+}
+
 /** Changes address and name of an account. Fails with 23505 if another account has the address. */
 export async function changeScimPerson(
   sql: DatabaseTransaction,
   personId: string,
   { email, name }: { readonly email: string; readonly name: string },
 ): Promise<void> {
-  await sql`UPDATE people SET email = ${email}, name = ${name}
+  await sql`UPDATE people SET email = ${email}, name = ${name},
+      email_verified_at = CASE WHEN lower(email) = lower(${email}) THEN email_verified_at END
     WHERE id = ${personId} AND (email, name) IS DISTINCT FROM (${email}, ${name})`;
 }
 

@@ -33,7 +33,7 @@ import { type ApiKeyRecord, INITIAL_SETTINGS } from "../lib/api-key-record.ts";
 import type { Author, Origin } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { ROLE_RIGHTS, scopesOfRole } from "../lib/roles.ts";
+import { grantedScopesOf, ROLE_RIGHTS, scopesOfRole } from "../lib/roles.ts";
 import type { RateWindows } from "../platform/cluster/interface.ts";
 import type { AccessRule } from "../platform/config/single-sign-on.ts";
 import { assertSameSite, assertStatesOrigin, cookieToken } from "./browser.ts";
@@ -362,6 +362,7 @@ function keyOfMember({ memberId, organizationId, role }: Membership, email: stri
   return {
     ...keyOfSubject(memberId, email, organizationId),
     scopes: scopesOfRole(role),
+    grantedScopes: grantedScopesOf(role),
     ownerId: ROLE_RIGHTS[role].isSelfOnly === true ? memberId : null,
   };
 }

@@ -18,7 +18,7 @@ interface RoleRights {
   readonly changes: readonly Scope[];
   /** Scopes of routes that only read. */
   readonly reads: readonly Scope[];
-  /** Scopes that keys may get from it, beside those above. */
+  /** Scopes that keys may get from it. Absent: those of `changes`. */
   readonly keys?: readonly Scope[];
   /** The roles that it can give to others, and take away. */
   readonly grants: readonly Role[];
@@ -85,9 +85,14 @@ export function mayCall(role: Role, scope: Scope, method: string): boolean {
 
 /** Returns the scopes of a role's sessions. Those of routes that change things count only with `mayCall`. */
 export function scopesOfRole(role: Role): readonly string[] {
-  const { changes, reads, keys = [] } = ROLE_RIGHTS[role];
-  if (role === "owner") return ALL_SCOPES;
-  return [...new Set([...changes, ...reads, ...keys])];
+  const { changes, reads } = ROLE_RIGHTS[role];
+  return role === "owner" ? ALL_SCOPES : [...new Set([...changes, ...reads])];
+}
+
+/** Returns the scopes that keys may get from a member with the role. */
+export function grantedScopesOf(role: Role): readonly string[] {
+  const { changes, keys = changes } = ROLE_RIGHTS[role];
+  return role === "owner" ? ALL_SCOPES : keys;
 }
 
 /** Returns true if a member with one role may give, or take away, the other. */

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import type { Browser, Page } from "playwright-core";
 import { version } from "../../package.json";
+import { usd } from "../../src/dashboard/web/format.ts";
 import { addKeyOf } from "../support/api-keys.ts";
 import {
   CHROMIUM,
@@ -137,8 +138,7 @@ async function spentSince(from: Date): Promise<string> {
   return inDollars(row!.nano);
 }
 
-const inDollars = (nano: bigint) =>
-  (Number(nano) / 1e9).toLocaleString("en-US", { style: "currency", currency: "USD" });
+const inDollars = (nano: bigint) => usd(Number(nano) / 1e9);
 
 browserTest("overview and usage show what the ledger has, to the cent", async () => {
   await open("Overview");
@@ -385,7 +385,7 @@ browserTest(
     const [account] = await gateway.sql<{ balance: bigint }[]>`
     SELECT balance_after_nano AS balance FROM transactions WHERE description = 'Goodwill'`;
     await row.getByText(inDollars(account!.balance), { exact: true }).waitFor();
-    await page.getByRole("link", { name: "Providers" }).click();
+    await page.getByRole("link", { name: "Providers", exact: true }).click();
     await page.getByRole("cell", { name: "sandbox", exact: true }).waitFor();
     expect((await findingsOfAll()).findings).toEqual([]);
   },

@@ -43,6 +43,7 @@ function answerOf(
           organizationId: "org",
           scopes: ["chat:completions"],
           ...{ rateLimitRpm: null, rateLimitTpm: null, allowedModels: null, expiresAtMs: null },
+          ...{ teamId: null, ownerId: null },
           ...{ dailyBudgetNano: null, monthlyBudgetNano: null },
         }),
       } as never,

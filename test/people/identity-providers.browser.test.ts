@@ -10,7 +10,9 @@ import {
 import { signIn } from "../support/dashboard-session.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 import { type OidcIssuer, startOidcIssuer } from "../support/oidc-issuer.ts";
+import { startRealIssuer } from "../support/oidc-provider.ts";
 import { addOperator } from "../support/operator-keys.ts";
+import { manage } from "./people.ts";
 
 const TIMEOUT_MS = 60_000;
 const ACTION_TIMEOUT_MS = 15_000;
@@ -84,6 +86,49 @@ test.skipIf(CHROMIUM === undefined)(
     await dialog.getByRole("button", { name: "Delete", exact: true }).click();
     await page.getByText("No identity providers yet").waitFor();
     await context.close();
+  },
+  TIMEOUT_MS,
+);
+
+test.skipIf(CHROMIUM === undefined)(
+  "a person signs in at a real issuer, and loses the role with the group",
+  async () => {
+    const real = await startRealIssuer();
+    const operator = await addOperator(gateway);
+    const rule = { claim: "groups", value: "admins", organization_id: gateway.organizationId };
+    const created = await manage(
+      gateway,
+      "POST",
+      "admin/identity_providers",
+      {
+        ...{ name: "Real", issuer: real.url, client_id: real.clientId },
+        ...{ client_secret: real.clientSecret, rules: [{ ...rule, role: "admin" }] },
+      },
+      operator,
+    );
+    expect(created.status).toBe(201);
+    const start = `${gateway.baseUrl}/dashboard/sign-on/${created.body.id}`;
+    await real.register(`${start}/callback`);
+    real.groups.set("ada", ["admins"]);
+
+    const page = await (await browser.newContext()).newPage();
+    page.setDefaultTimeout(ACTION_TIMEOUT_MS);
+    await page.goto(`${gateway.baseUrl}/dashboard`);
+    await page.getByRole("link", { name: "Sign in with Real" }).click();
+    await page.locator("input[name=login]").fill("ada");
+    await page.locator("input[name=password]").fill("any");
+    await page.getByRole("button").first().click();
+    // The issuer asks for consent.
+    await page.getByRole("button", { name: "Continue" }).click();
+    await page.getByText("ada@example.com").first().waitFor();
+    await page.getByRole("link", { name: "Members", exact: true }).waitFor();
+
+    real.groups.set("ada", []);
+    await page.goto(start);
+    await page.getByText("Your account has no access to this gateway.").waitFor();
+    await page.goto(`${gateway.baseUrl}/dashboard`);
+    await page.getByRole("heading", { name: "Sign in", exact: true }).waitFor();
+    real.stop();
   },
   TIMEOUT_MS,
 );

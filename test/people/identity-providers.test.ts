@@ -10,6 +10,7 @@ import {
   joined,
   manage,
   type SignedInPerson,
+  signInWith,
   uniqueEmail,
 } from "./people.ts";
 
@@ -131,7 +132,10 @@ test("roles that come from elsewhere are neither raised nor taken away", async (
   const person = await signIn(first, id, claims);
   expect(person.state.person).toMatchObject({ role: "viewer", id: invited.state.person.id });
   expect((await returned(first, id, { ...claims, groups: [] })).status).toBe(403);
-  expect((await invited.call("GET", "account")).status).toBe(200);
+  const path = `members/${invited.state.person.member_id}`;
+  expect((await manage(gateway, "GET", path)).body.role).toBe("viewer");
+  // The address was not verified before, so whoever chose the password is out.
+  expect((await signInWith(gateway, invited.email)).status).toBe(401);
 });
 
 test("an address that is not verified opens no account, and takes over none", async () => {

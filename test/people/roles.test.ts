@@ -151,13 +151,36 @@ describe("a developer", () => {
       daily_budget_usd: 3,
     });
     expect(Date.parse(key.expires_at)).toBeLessThanOrEqual(Date.now() + 10 * 86_400_000);
-    const raised = await developer.call("PATCH", `v1/keys/${key.id}`, { daily_budget_usd: 100 });
-    expect(raised.status).toBe(400);
-    for (const change of [{ daily_budget_usd: null }, { expires_at: null }, { team_id: null }]) {
-      const freed = await developer.call("PATCH", `v1/keys/${key.id}`, change);
-      expect(await freed.json()).toMatchObject({
-        ...{ team_id: strict.body.id, daily_budget_usd: 3, expires_at: expect.any(String) },
-      });
+    const change = (body: Json) => developer.call("PATCH", `v1/keys/${key.id}`, body);
+    const loose = [
+      ...[{ daily_budget_usd: 100 }, { daily_budget_usd: null }, { expires_at: null }],
+      ...[{ team_id: null }, { team_id: team.id }, { owner_id: null }],
+      ...[{ budget_includes_byok: true }, { scopes: ["keys:manage"] }],
+    ];
+    for (const body of loose) expect((await change(body)).status, JSON.stringify(body)).toBe(403);
+    const tighter = {
+      name: crypto.randomUUID(),
+      daily_budget_usd: 2,
+      allowed_models: ["sandbox/chat"],
+    };
+    expect(await (await change(tighter)).json()).toMatchObject(tighter);
+    expect((await change({ allowed_models: null })).status).toBe(403);
+    await manage(gateway, "PATCH", `keys/${key.id}`, { is_active: false });
+    expect((await change({ is_active: true })).status).toBe(403);
+  });
+
+  test("and an admin give keys no scopes that their roles cannot use", async () => {
+    for (const [role, scope] of [
+      ["developer", "keys:manage"],
+      ["developer", "presets:manage"],
+      ["admin", "billing:write"],
+    ] as const) {
+      const create = (body: Json) =>
+        people[role].call("POST", "v1/keys", { name: crypto.randomUUID(), ...body });
+      expect((await create({ scopes: [scope] })).status).toBe(403);
+      const made = (await (await create({})).json()) as Json;
+      expect(made.scopes).not.toContain(scope);
+      await people[role].call("DELETE", `v1/keys/${made.id}`);
     }
   });
 

@@ -13,7 +13,7 @@ import {
   listIdentityProviders,
   storeIdentityProvider,
 } from "../../../db/queries/identity-providers.ts";
-import { findPerson, insertPerson, noteSignIn } from "../../../db/queries/people.ts";
+import { findPerson, insertPerson, noteSignIn, verifyEmail } from "../../../db/queries/people.ts";
 import type { Author, Origin } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
@@ -121,10 +121,11 @@ export class IdentityProviders {
    * roles that they granted before have ended then too.
    */
   async signIn(
-    { id: providerId }: IdentityProvider,
+    provider: IdentityProvider,
     identity: SignedInIdentity,
     origin: Origin,
   ): Promise<string | undefined> {
+    const providerId = provider.id;
     const { sql, clock } = this.#dependencies;
     const nowMs = clock.nowMs();
     const author: Author = {
@@ -139,6 +140,9 @@ export class IdentityProviders {
       let known = await findIdentity(transaction, providerId, identity.subject);
       if (known === undefined && isGranted && identity.email !== null) {
         const person = await findPerson(transaction, { email: identity.email });
+        // A provider that grants no role of operators must not open the account of one.
+        const opensOperator = person?.operatorRole != null && !grantsOperators(provider);
+        if (opensOperator) return undefined;
         known = person?.id ?? newId("usr");
         if (person === undefined) {
           const { email, name } = { ...identity, email: identity.email };
@@ -149,6 +153,7 @@ export class IdentityProviders {
         }
         const link = { providerId, subject: identity.subject, personId: known, nowMs };
         await insertIdentity(transaction, link);
+        await verifyEmail(transaction, known, nowMs);
       }
       if (known === undefined) return undefined;
       const person = { providerId, personId: known, nowMs };
@@ -159,6 +164,10 @@ export class IdentityProviders {
     await noteSignIn(sql, personId, nowMs);
     return personId;
   }
+}
+
+function grantsOperators({ rules }: IdentityProvider): boolean {
+  return rules.some((rule) => "operator_role" in rule);
 }
 
 /** Returns the grants of rules: of an organization the highest role, and all teams. */

@@ -77,7 +77,7 @@ export class ApiKeys {
     settings: StatedSettings,
     author: Author,
   ): Promise<{ record: ApiKeyRecord; secret: string }> {
-    const scopes = grantedToNew(caller, settings.scopes);
+    const scopes = grantedToNew(granterOf(caller), settings.scopes);
     const { organizations, clock } = this.#dependencies;
     const ownerId = shownOwnerId(caller);
     const enforced =
@@ -131,24 +131,6 @@ export class ApiKeys {
     return listed;
   }
 
-  /** Returns the change, if a developer makes it, with the limits of the team's policy in place of removed ones. */
-  async #withinPolicy(
-    caller: ApiKeyRecord,
-    target: ApiKeyRecord,
-    changed: Partial<ApiKeySettings>,
-  ): Promise<Partial<ApiKeySettings>> {
-    const ownerId = shownOwnerId(caller);
-    if (ownerId === undefined) return changed;
-    if (changed.ownerId !== undefined) throw ownedByOthers();
-    const allowed = await this.#ofDeveloper(caller, ownerId, { ...target, ...changed });
-    const names = Object.keys(changed) as (keyof ApiKeySettings)[];
-    const bounded = names.map((name) => [
-      name,
-      allowed[name] === undefined ? changed[name] : allowed[name],
-    ]);
-    return Object.fromEntries(bounded);
-  }
-
   /** Returns the settings of a developer's own key. Throws 400 or 403 if the policy of the team does not allow it. */
   async #ofDeveloper(
     { organizationId }: ApiKeyRecord,
@@ -180,18 +162,19 @@ export class ApiKeys {
   async change(
     caller: ApiKeyRecord,
     id: string,
-    stated: Partial<ApiKeySettings>,
+    changed: Partial<ApiKeySettings>,
     author: Author,
   ): Promise<ListedKey> {
     const target = await this.find(caller, id);
     assertMayTouch(caller, target.record);
-    const changed = await this.#withinPolicy(caller, target.record, stated);
+    if (shownOwnerId(caller) !== undefined) assertOnlyTightens(target.record, changed);
     const limit = limitForSecretKeys(target.record.kind, changed);
     if (limit !== undefined) {
       const message = `A management key has no limits: ${limit} applies to secret keys only.`;
       throw new GatewayError("invalid_body", message, { param: limit });
     }
-    const granted = changed.scopes && grantedToExisting(caller, target.record, changed.scopes);
+    const granted =
+      changed.scopes && grantedToExisting(granterOf(caller), target.record, changed.scopes);
     const key = this.#dependencies.keys.get(id);
     const isChanged = await withGatewayErrors(
       key.ask("update", {
@@ -315,10 +298,45 @@ function outsidePolicy(param: string, accepted: string): GatewayError {
   return new GatewayError("invalid_body", message, { param });
 }
 
-function ownedByOthers(): GatewayError {
-  return new GatewayError("key_not_permitted", "You cannot give a key to another member.", {
-    param: "owner_id",
-  });
+/** Settings that a developer can lower, but not raise or remove, on a key. */
+const LOWERED = [
+  "rateLimitRpm",
+  "rateLimitTpm",
+  "dailyBudgetNano",
+  "monthlyBudgetNano",
+  "expiresAtMs",
+] as const;
+
+/**
+ * Throws 403 unless a developer's change renames the key, switches it off, or makes its limits tighter. An admin may
+ * have set them.
+ */
+function assertOnlyTightens(before: ApiKeyRecord, changed: Partial<ApiKeySettings>): void {
+  const { name: _, scopes, isActive, allowedModels, ...others } = changed;
+  const isTighter = {
+    is_active: isActive !== true || before.isActive,
+    scopes: scopes === undefined || scopes.every((scope) => holdsScope(before, scope)),
+    allowed_models: allowedModels === undefined || isWithin(allowedModels, before.allowedModels),
+  };
+  const loose = Object.entries(isTighter).find(([, is]) => !is)?.[0];
+  if (loose !== undefined) throw onlyTightens(loose);
+  for (const setting of Object.keys(others) as (keyof typeof others)[]) {
+    const row = SETTING_ROWS.find(({ name }) => name === setting)!;
+    const lowered = LOWERED.find((one) => one === setting);
+    const [next, limit] = [changed[setting] ?? null, before[setting]];
+    const isLower = next !== null && (limit === null || next <= limit);
+    if (next !== limit && (lowered === undefined || !isLower)) throw onlyTightens(row.field);
+  }
+}
+
+/** Returns true if the models are all in the list. Null is a list of all models. */
+function isWithin(models: readonly string[] | null, list: readonly string[] | null): boolean {
+  return list === null || models?.every((model) => list.includes(model)) === true;
+}
+
+function onlyTightens(param: string): GatewayError {
+  const message = `You can only lower ${param} of a key. Ask an admin for other changes.`;
+  return new GatewayError("key_not_permitted", message, { param });
 }
 
 function notFound(): GatewayError {
@@ -334,6 +352,12 @@ function notFound(): GatewayError {
  * - A secret key cannot change or delete a management key.
  * - A limited secret key sees no other key.
  */
+
+/** Returns the caller with the scopes that it can give to other keys. */
+function granterOf(caller: ApiKeyRecord): ApiKeyRecord {
+  const { scopes, grantedScopes = scopes } = caller;
+  return { ...caller, scopes: grantedScopes };
+}
 
 /**
  * Returns the scopes to store for a new key. If none are requested, the key gets all scopes of the

@@ -166,8 +166,10 @@ export function assertMayGrant({ key, role }: Granter, granted: Role): void {
       `A member with the role ${role} cannot manage members with the role ${granted}.`,
     );
   }
-  const { changes, reads } = ROLE_RIGHTS[granted];
-  const missing = [...new Set([...changes, ...reads])].filter((scope) => !holdsScope(key, scope));
+  const { changes, reads, keys = [] } = ROLE_RIGHTS[granted];
+  const missing = [...new Set([...changes, ...reads, ...keys])].filter(
+    (scope) => !holdsScope(key, scope),
+  );
   if (missing.length === 0) return;
   throw notPermitted(
     `This API key cannot manage members with the role ${granted}: it lacks the scopes ${missing.join(", ")}.`,

@@ -23,6 +23,7 @@ import {
   replaceSecondFactor,
   useAccountLink,
   useSecondFactor,
+  verifyEmail,
 } from "../../../db/queries/people.ts";
 import type { Author, Origin } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";
@@ -200,7 +201,7 @@ export class Accounts {
     try {
       await authored(sql, author).begin(async (transaction) => {
         const link = await useAccountLink(transaction, linkHash(token), "first_operator", nowMs);
-        if (link === undefined) throw expiredLink();
+        if (link === undefined || (await hasOperatorPerson(transaction))) throw expiredLink();
         await insertPerson(transaction, {
           ...{ id, email, name, passwordHash, operatorRole: "operator" as const },
           createdAtMs: nowMs,
@@ -254,6 +255,7 @@ export class Accounts {
     await authored(sql, anonymous(origin)).begin(async (transaction) => {
       const link = await useAccountLink(transaction, linkHash(token), "password", clock.nowMs());
       if (link === undefined || link.personId === null) throw expiredLink();
+      await verifyEmail(transaction, link.personId, clock.nowMs());
       await replacePassword(transaction, link.personId, passwordHash);
     });
   }

@@ -95,6 +95,11 @@ export function operatorPeopleRoutes(dependencies: OperatorPeopleDependencies): 
       async handle({ body, author }) {
         const person = await findPerson(sql, { email: body.email });
         if (person === undefined) throw noPerson();
+        if (person.emailVerifiedAtMs === null) {
+          const message =
+            "The address of the account is not verified. Create a link for a new password, and let the person use it first.";
+          throw new GatewayError("role_not_permitted", message, { param: "email" });
+        }
         await changeRole(authored(sql, author), person.id, body.role);
         return jsonResponse(shapeOf({ ...person, operatorRole: body.role }), 201);
       },

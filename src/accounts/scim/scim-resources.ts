@@ -8,11 +8,12 @@ import {
   LastOwnerError,
   removeMember,
 } from "../../../db/queries/members.ts";
-import { findPerson, insertPerson } from "../../../db/queries/people.ts";
+import { clearCredentials, findPerson, insertPerson } from "../../../db/queries/people.ts";
 import {
   changeScimPerson,
   findScimGroups,
   findScimUsers,
+  isUnbound,
   renameTeam,
   replaceTeamMembers,
   type ScimGroup,
@@ -190,6 +191,14 @@ class ScimUsers {
       throw this.#fail(409, "uniqueness", `A member with the address ${email} exists already.`);
     }
     const person = await findPerson(sql, { email });
+    if (person !== undefined && !(await isUnbound(sql, person.id))) {
+      const detail = "The address has an account already. Invite the person instead.";
+      throw this.#fail(409, "uniqueness", detail);
+    }
+    // Somebody else may know the password of an account whose address was never verified.
+    if (person !== undefined && person.emailVerifiedAtMs === null) {
+      await clearCredentials(sql, person.id);
+    }
     const personId = person?.id ?? newId("usr");
     if (person === undefined) {
       await insertPerson(sql, {

@@ -6,7 +6,7 @@ import {
   type SettingKinds,
   type WireSettings,
 } from "../../../lib/api-key-record.ts";
-import { scopesOfRole } from "../../../lib/roles.ts";
+import { grantedScopesOf } from "../../../lib/roles.ts";
 import { ApiError, call, session } from "../api.ts";
 import { Button, Check, Choice, CopyText, Field } from "../components/controls.tsx";
 import { Dialog, Form, toast } from "../components/dialog.tsx";
@@ -177,7 +177,7 @@ interface ScopesProps {
 /** Returns the scopes that the session can give to a key. */
 function grantableScopes(): readonly string[] {
   const role = memberRole();
-  return role === undefined ? SCOPES : SCOPES.filter((one) => scopesOfRole(role).includes(one));
+  return role === undefined ? SCOPES : SCOPES.filter((one) => grantedScopesOf(role).includes(one));
 }
 
 /** The scopes of the key. Folded, because most keys have all scopes. */
