@@ -80,7 +80,7 @@ export async function changePersonName(sql: Database, id: string, name: string):
 
 /**
  * Records that the person receives mail at the address. An account whose address was not verified before may have been
- * created by somebody else: its password, second factor and passkeys no longer sign in, and its sessions end.
+ * created by another person: its password, second factor and passkeys no longer sign in, and its sessions end.
  */
 export async function verifyEmail(
   sql: DatabaseTransaction,

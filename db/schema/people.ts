@@ -26,7 +26,7 @@ export const people = pgTable(
     /** The address in the form that the person writes. No two accounts have addresses that differ only in case. */
     email: text("email").notNull(),
     name: text("name").notNull(),
-    /** Null: nobody has proved that the person receives mail at the address. */
+    /** Null: the address is not verified. */
     emailVerifiedAt: time("email_verified_at"),
     /** Argon2id, in the PHC format. Null: the person cannot sign in with a password. */
     passwordHash: text("password_hash"),

@@ -195,7 +195,7 @@ class ScimUsers {
       const detail = "The address has an account already. Invite the person instead.";
       throw this.#fail(409, "uniqueness", detail);
     }
-    // Somebody else may know the password of an account whose address was never verified.
+    // Another person may know the password of an account whose address was never verified.
     if (person !== undefined && person.emailVerifiedAtMs === null) {
       await clearCredentials(sql, person.id);
     }
