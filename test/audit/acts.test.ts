@@ -7,7 +7,7 @@ import {
   type Objects,
   startIsolationGateway,
 } from "../http/isolation-objects.ts";
-import { joined } from "../people/people.ts";
+import { followPasswordLink, joined } from "../people/people.ts";
 import { signIn } from "../support/dashboard-session.ts";
 import { addOperator } from "../support/operator-keys.ts";
 
@@ -162,7 +162,7 @@ const ACTS: Readonly<Record<string, Act | "changes nothing">> = {
   },
   "POST /v1/admin/operators": {
     action: "person.updated",
-    body: () => ({ email: `${MARK}@example.com`, role: "operator" }),
+    body: () => ({ email: MEMBER_EMAIL, role: "operator" }),
   },
   "DELETE /v1/admin/operators/{id}": {
     action: "person.updated",
@@ -231,6 +231,8 @@ const modelEntry = (id: string) => ({
   ...{ id, context_length: 8192, input_cost_per_token: 1e-6, output_cost_per_token: 2e-6 },
   endpoints: [{ provider: "sandbox", model: "chat" }],
 });
+/** Address of the member that the gateway of the test begins with. */
+const MEMBER_EMAIL = `${MARK}@example.com`;
 const OPERATOR_EMAIL = "operator@example.com";
 const identityProvider = (name: string) => ({
   ...{ name, issuer: "https://login.example.com" },
@@ -283,11 +285,14 @@ beforeAll(async () => {
   const asOperator = async (path: string, body: object) => {
     const made = await gateway.request("POST", `/v1/admin/${path}`, body, { key: operator });
     expect(made.status).toBe(201);
-    return ((await made.json()) as { id: string }).id;
+    return (await made.json()) as { id: string; url: string };
   };
+  for (const email of [OPERATOR_EMAIL, MEMBER_EMAIL]) {
+    await followPasswordLink(gateway, await asOperator("password_links", { email }));
+  }
   const promoted = { email: OPERATOR_EMAIL, role: "operator" };
-  operatorPersonId = await asOperator("operators", promoted);
-  identityProviderId = await asOperator("identity_providers", identityProvider("Example"));
+  operatorPersonId = (await asOperator("operators", promoted)).id;
+  identityProviderId = (await asOperator("identity_providers", identityProvider("Example"))).id;
   secrets.push(operator, gateway.managementKey, gateway.secretKey, "sk-of-the-organization");
   secrets.push(...secrets.map(hashApiKey));
 }, 60_000);

@@ -246,7 +246,7 @@ browserTest("a developer sees only own keys, and creates one within a team", asy
   const developer = await joined(gateway, "developer", { team_ids: [team.id] });
   const page = await openAs(developer, "");
   expect(await titles(page)).toEqual([
-    ...["Overview", "Usage", "Requests", "My keys", "Models", "Playground", "Settings", "Account"],
+    ...["Usage", "Requests", "My keys", "Models", "Playground", "Settings", "Account"],
   ]);
   await page.getByRole("link", { name: "My keys" }).click();
   await page.getByText("No keys yet").waitFor();

@@ -1,4 +1,4 @@
-import { joined } from "../people/people.ts";
+import { followPasswordLink, joined } from "../people/people.ts";
 import { type FilesGateway, startFilesGateway } from "../support/files-gateway.ts";
 import type { TestGateway } from "../support/gateway.ts";
 import { addOperator } from "../support/operator-keys.ts";
@@ -485,12 +485,13 @@ async function recordPeople(recorder: Recorder, gateway: TestGateway): Promise<v
     ["operator@example.com", "operator"],
     ["ada@example.com", "operator_viewer"],
   ] as const) {
+    const link = await recorder.record("admin.password_links.create", { body: { email } });
+    await followPasswordLink(gateway, link as { url: string });
     await recorder.record("admin.operators.create", { body: { email, role } });
   }
   const { data: operators } = await recorder.record("admin.operators.list");
   const viewer = operators.find((one: Json) => one.email === "ada@example.com");
   await recorder.record("admin.operators.delete", { ids: [viewer.id] });
-  await recorder.record("admin.password_links.create", { body: { email: "ada@example.com" } });
   await recorder.record("admin.organizations.invitations.create", {
     ids: [gateway.organizationId],
     body: { email: "alan@example.com", role: "owner" },

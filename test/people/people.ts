@@ -72,6 +72,16 @@ export async function joined(
   return browserOf(gateway, response, email);
 }
 
+/** Sets the password with the link that an operator made. This verifies the address of the account. */
+export async function followPasswordLink(
+  gateway: TestGateway,
+  { url }: { readonly url: string },
+): Promise<void> {
+  const body = { token: url.split("#")[1], password: PASSWORD };
+  const response = await askDashboard(gateway, "POST", "password/reset", body, anyAddress());
+  if (response.status !== 200) throw new Error(await response.text());
+}
+
 export function signInWith(
   gateway: TestGateway,
   email: string,
