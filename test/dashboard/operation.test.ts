@@ -52,6 +52,10 @@ const statusOfChat = async (key: string) => {
 };
 
 const click = (name: string) => page.getByRole("button", { name, exact: true }).first().click();
+const choose = async (menu: string, item: string) => {
+  await click(`Actions for ${menu}`);
+  await page.getByRole("menuitem", { name: item }).click();
+};
 const press = (name: string) =>
   page.locator("dialog[open]").getByRole("button", { name, exact: true }).click();
 const rowOf = (text: string) => page.getByRole("row").filter({ hasText: text });
@@ -87,7 +91,7 @@ browserTest("a key is limited in tokens and scopes, found by its name, and rotat
   await page.getByLabel("Search").fill("TURN");
   await until("it alone is listed", async () => (await page.getByRole("row").count()) === 2);
 
-  await click("Rotate turning");
+  await choose("turning", "Rotate");
   await press("Rotate key");
   const second = await secretShown();
   await rowOf("turning (replaced")
@@ -106,7 +110,7 @@ browserTest("a key is limited in tokens and scopes, found by its name, and rotat
   const leftMs = Date.parse(replaced!.expires_at!) - Date.now();
   expect(leftMs).toBeWithin(23 * 3_600_000, 24 * 3_600_000 + 1);
 
-  await click("Rotate turning");
+  await choose("turning", "Rotate");
   await page.getByLabel("Old key expires").selectOption("Immediately");
   await press("Rotate key");
   const third = await secretShown();
@@ -124,7 +128,7 @@ browserTest("a rotation that stops half way has shown the replacement, and says 
   await page.route("**/dashboard/api/v1/keys/*", (route) =>
     route.request().method() === "PATCH" ? route.abort() : route.continue(),
   );
-  await click("Rotate stuck");
+  await choose("stuck", "Rotate");
   await press("Rotate key");
   await page.getByText("the rotation failed").waitFor();
   await page.unrouteAll();

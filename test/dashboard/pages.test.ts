@@ -3,7 +3,7 @@ import { expectError } from "../support/error-envelope.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
 
 const BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
-const MAX_SCRIPT_BYTES = 100_000;
+const MAX_SCRIPT_BYTES = 160_000;
 
 let gateway: TestGateway;
 beforeAll(async () => {

@@ -3,6 +3,7 @@ import { type SessionPerson, session, signOut, startSession } from "./api.ts";
 import { Button, Choice, Link } from "./components/controls.tsx";
 import { messageOf, Toasts, toast } from "./components/dialog.tsx";
 import { Badge, Empty, Notice, PageHead } from "./components/display.tsx";
+import { Icon } from "./components/icon.tsx";
 import { isLinkPage, LinkPage } from "./gate/link-pages.tsx";
 import { SignIn } from "./gate/sign-in.tsx";
 import { isLive } from "./live.ts";
@@ -80,15 +81,7 @@ function Frame({ pages, current }: FrameProps) {
           <span class="mark" />
           Model gateway
         </span>
-        <nav aria-label="Pages">
-          {pages
-            .filter(({ isUnlisted }) => !isUnlisted)
-            .map((page) => (
-              <Link key={page.name} page={page.name} isCurrent={page === current} onFollow={close}>
-                {pageTitle(page)}
-              </Link>
-            ))}
-        </nav>
+        <Menu {...{ pages, current, onFollow: close }} />
         <Foot />
       </div>
       <main ref={content} tabIndex={-1}>
@@ -96,6 +89,38 @@ function Frame({ pages, current }: FrameProps) {
         {current === undefined ? <NotFound /> : <current.Page />}
       </main>
     </div>
+  );
+}
+
+interface MenuProps extends FrameProps {
+  onFollow(): void;
+}
+
+/** The menu of pages, in groups. */
+function Menu({ pages, current, onFollow }: MenuProps) {
+  const listed = pages.filter(({ isUnlisted }) => !isUnlisted);
+  const groups = [...new Set(listed.map(({ group }) => group))];
+  return (
+    <nav aria-label="Pages">
+      {groups.map((group) => (
+        <div key={group} class="group">
+          {group !== undefined && <p>{group}</p>}
+          {listed
+            .filter((page) => page.group === group)
+            .map((page) => (
+              <Link
+                key={page.name}
+                page={page.name}
+                isCurrent={page === current}
+                onFollow={onFollow}
+              >
+                <Icon name={page.icon} />
+                {pageTitle(page)}
+              </Link>
+            ))}
+        </div>
+      ))}
+    </nav>
   );
 }
 

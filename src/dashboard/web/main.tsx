@@ -5,6 +5,8 @@ import { startLive } from "./live.ts";
 import { applyTheme } from "./theme.ts";
 import "./style.css";
 import "./components/controls.css";
+import "./components/icon.css";
+import "./components/menu.css";
 import "./components/display.css";
 import "./components/table.css";
 import "./components/dialog.css";

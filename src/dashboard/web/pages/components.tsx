@@ -23,6 +23,8 @@ import {
   Panel,
   Time,
 } from "../components/display.tsx";
+import { ICON_NAMES, Icon, Mark } from "../components/icon.tsx";
+import { ActionMenu, type MenuItem } from "../components/menu.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { integer, usd } from "../format.ts";
 
@@ -43,11 +45,27 @@ const SAMPLES: readonly Sample[] = [
   { name: "a-name-that-goes-on-and-on-".repeat(4), count: 7, costUsd: 3 },
 ];
 
+const ACTIONS: readonly MenuItem[] = [
+  { label: "Rotate", icon: "rotate-cw", onSelect: () => toast("Rotated.") },
+  { label: "Delete", icon: "trash-2", isDanger: true, onSelect: () => toast("Deleted.") },
+];
+
+const AUTHORS = ["openai", "anthropic", "google", "mistral", "meta", "deepseek", "xai", "another"];
+
 const COLUMNS: readonly Column<Sample>[] = [
   { title: "Name", cell: ({ name }) => <span class="strong">{name}</span> },
   { title: "Count", isNumber: true, cell: ({ count }) => integer(count) },
   { title: "Cost", isNumber: true, cell: ({ costUsd }) => usd(costUsd) },
-  { title: "Actions", isAction: true, cell: () => <Button variant="quiet">Edit</Button> },
+  {
+    title: "Actions",
+    isAction: true,
+    cell: ({ name }) => (
+      <>
+        <Button variant="quiet">Edit</Button>
+        <ActionMenu label={`Actions for ${name}`} items={ACTIONS} />
+      </>
+    ),
+  },
 ];
 
 const keyOf = ({ name }: Sample) => name;
@@ -83,6 +101,16 @@ export function ComponentsPage() {
           <Button variant="primary" isBusy>
             Busy
           </Button>
+        </div>
+      </Panel>
+      <Panel title="Icons and marks">
+        <div class="actions">
+          {ICON_NAMES.map((name) => (
+            <Icon key={name} name={name} />
+          ))}
+          {AUTHORS.map((author) => (
+            <Mark key={author} of={author} />
+          ))}
         </div>
       </Panel>
       <Panel title="Fields">

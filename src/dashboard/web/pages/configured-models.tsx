@@ -1,6 +1,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { Button, Choice, Field, Link } from "../components/controls.tsx";
 import { Badge, Empty, PageHead, Panel } from "../components/display.tsx";
+import { Mark } from "../components/icon.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { integer } from "../format.ts";
 import {
@@ -210,15 +211,18 @@ const COLUMNS: readonly Column<Row>[] = [
   {
     title: "Model",
     cell: ({ model }) => (
-      <span>
-        <Link
-          page="configured-models"
-          query={{ ...Object.fromEntries(query.value), id: model.id }}
-          class="strong"
-        >
-          {effectiveOf(model).name}
-        </Link>
-        <span class="sub code">{model.id}</span>
+      <span class="with-mark">
+        <Mark of={model.id} />
+        <span>
+          <Link
+            page="configured-models"
+            query={{ ...Object.fromEntries(query.value), id: model.id }}
+            class="strong"
+          >
+            {effectiveOf(model).name}
+          </Link>
+          <span class="sub code">{model.id}</span>
+        </span>
       </span>
     ),
   },

@@ -4,6 +4,7 @@ import { call, session } from "../api.ts";
 import { Button, Choice, Field, Link } from "../components/controls.tsx";
 import { Confirm, perform, toast } from "../components/dialog.tsx";
 import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/display.tsx";
+import { ActionMenu } from "../components/menu.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { useResource } from "../resource.ts";
 import { isSelfOnly, mayChange } from "../rights.ts";
@@ -254,7 +255,6 @@ interface ActionsProps {
 }
 
 function Actions({ listed: key, onAction, onToggle }: ActionsProps) {
-  const toggle = key.is_active ? "Switch off" : "Switch on";
   return (
     <>
       <Button
@@ -264,18 +264,6 @@ function Actions({ listed: key, onAction, onToggle }: ActionsProps) {
       >
         Edit
       </Button>
-      {!isManagement(key) && (
-        <Button
-          variant="quiet"
-          label={`Rotate ${key.name}`}
-          onClick={() => onAction({ kind: "rotate", key })}
-        >
-          Rotate
-        </Button>
-      )}
-      <Button variant="quiet" label={`${toggle} ${key.name}`} onClick={() => onToggle(key)}>
-        {toggle}
-      </Button>
       <Button
         variant="quiet"
         label={`Revoke ${key.name}`}
@@ -283,6 +271,25 @@ function Actions({ listed: key, onAction, onToggle }: ActionsProps) {
       >
         Revoke
       </Button>
+      <ActionMenu
+        label={`Actions for ${key.name}`}
+        items={[
+          ...(isManagement(key)
+            ? []
+            : [
+                {
+                  label: "Rotate",
+                  icon: "rotate-cw",
+                  onSelect: () => onAction({ kind: "rotate", key }),
+                } as const,
+              ]),
+          {
+            label: key.is_active ? "Switch off" : "Switch on",
+            icon: "power",
+            onSelect: () => onToggle(key),
+          },
+        ]}
+      />
     </>
   );
 }

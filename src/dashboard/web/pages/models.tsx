@@ -2,6 +2,7 @@ import { useMemo } from "preact/hooks";
 import { Button, Check, Choice, Field, Link } from "../components/controls.tsx";
 import { toast } from "../components/dialog.tsx";
 import { Badge, Empty, Notice, PageHead, Panel } from "../components/display.tsx";
+import { Mark } from "../components/icon.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { integer, short } from "../format.ts";
 import {
@@ -193,11 +194,14 @@ function columns(chosen: readonly string[], onChoose: (id: string) => void): Col
     {
       title: "Model",
       cell: ({ id, name }) => (
-        <span>
-          <Link page="models" query={{ ...Object.fromEntries(query.value), id }} class="strong">
-            {name}
-          </Link>
-          <span class="sub code">{id}</span>
+        <span class="with-mark">
+          <Mark of={id} />
+          <span>
+            <Link page="models" query={{ ...Object.fromEntries(query.value), id }} class="strong">
+              {name}
+            </Link>
+            <span class="sub code">{id}</span>
+          </span>
         </span>
       ),
     },

@@ -1,6 +1,7 @@
 import type { ComponentType } from "preact";
 import type { Scope } from "../../../lib/api-key-record.ts";
 import type { Session } from "../api.ts";
+import type { IconName } from "../components/icon.tsx";
 import { isSelfOnly, mayRead } from "../rights.ts";
 import { AccountPage } from "./account.tsx";
 import { AliasesPage } from "./aliases.tsx";
@@ -25,6 +26,9 @@ export interface DashboardPage {
   /** Path segment under /dashboard. Empty for the first page. */
   readonly name: string;
   readonly title: string;
+  readonly icon: IconName;
+  /** Heading of the menu above the page. Without one it comes first. Pages of a group follow each other. */
+  readonly group?: "Build" | "Monitor" | "Money" | "Access" | "Gateway" | "Settings";
   /** Title for self-only members. Default: the title. */
   readonly selfTitle?: string;
   /** Kinds of session that show the page. */
@@ -64,48 +68,76 @@ const everyone = { of: ["organization", "operator"] } as const;
 /** All pages, in menu order. */
 const PAGES: readonly DashboardPage[] = [
   {
-    ...{ name: "", title: "Overview", ...organization },
+    ...{ name: "", title: "Overview", icon: "layout-dashboard", ...organization },
     ...{ needs: "usage:read", isForAll: true, Page: OverviewPage },
   },
-  { name: "usage", title: "Usage", ...organization, needs: "usage:read", Page: UsagePage },
-  { name: "requests", title: "Requests", ...organization, needs: "usage:read", Page: RequestsPage },
   {
-    ...{ name: "keys", title: "Keys", selfTitle: "My keys" },
+    ...{ name: "usage", title: "Usage", icon: "chart-column", group: "Monitor" },
+    ...{ ...organization, needs: "usage:read", Page: UsagePage },
+  },
+  {
+    ...{ name: "requests", title: "Requests", icon: "list", group: "Monitor" },
+    ...{ ...organization, needs: "usage:read", Page: RequestsPage },
+  },
+  {
+    ...{ name: "models", title: "Models", icon: "boxes", group: "Build" },
+    ...{ ...organization, needs: "models:read", Page: ModelsPage },
+  },
+  {
+    ...{ name: "playground", title: "Playground", icon: "terminal", group: "Build" },
+    ...{ ...organization, needs: "models:read", Page: PlaygroundPage },
+  },
+  {
+    ...{ name: "keys", title: "Keys", selfTitle: "My keys", icon: "key-round", group: "Access" },
     ...{ ...organization, needs: "keys:manage", Page: KeysPage },
   },
   {
-    ...{ name: "members", title: "Members", ...organization },
-    ...{ needs: "keys:manage", isForAll: true, Page: MembersPage },
+    ...{ name: "members", title: "Members", icon: "users", group: "Access" },
+    ...{ ...organization, needs: "keys:manage", isForAll: true, Page: MembersPage },
   },
   {
-    ...{ name: "teams", title: "Teams", ...organization },
-    ...{ needs: "keys:manage", isForAll: true, Page: TeamsPage },
+    ...{ name: "teams", title: "Teams", icon: "users-round", group: "Access" },
+    ...{ ...organization, needs: "keys:manage", isForAll: true, Page: TeamsPage },
   },
   {
-    ...{ name: "webhooks", title: "Webhooks", ...organization },
-    ...{ needs: "webhooks:manage", Page: WebhooksPage },
-  },
-  { name: "models", title: "Models", ...organization, needs: "models:read", Page: ModelsPage },
-  {
-    ...{ name: "playground", title: "Playground", ...organization },
-    ...{ needs: "models:read", Page: PlaygroundPage },
+    ...{ name: "organizations", title: "Organizations", icon: "building-2", group: "Gateway" },
+    ...{ ...operator, Page: OrganizationsPage },
   },
   {
-    ...{ name: "settings", title: "Settings", ...organization, Page: SettingsPage },
+    ...{ name: "providers", title: "Providers", icon: "server", group: "Gateway" },
+    ...{ ...operator, Page: ProvidersPage },
+  },
+  {
+    ...{ name: "configured-models", title: "Models", icon: "boxes", group: "Gateway" },
+    ...{ ...operator, Page: ConfiguredModelsPage },
+  },
+  {
+    ...{ name: "aliases", title: "Aliases", icon: "shuffle", group: "Gateway" },
+    ...{ ...operator, Page: AliasesPage },
+  },
+  {
+    ...{ name: "identity-providers", title: "Identity providers", icon: "id-card" },
+    ...{ ...operator, group: "Gateway", Page: IdentityProvidersPage },
+  },
+  {
+    ...{ name: "webhooks", title: "Webhooks", icon: "webhook", group: "Settings" },
+    ...{ ...organization, needs: "webhooks:manage", Page: WebhooksPage },
+  },
+  {
+    ...{ name: "settings", title: "Settings", icon: "settings", group: "Settings" },
+    ...{ ...organization, Page: SettingsPage },
     sections: SETTINGS_SECTIONS.map(({ name }) => name),
   },
-  { name: "organizations", title: "Organizations", ...operator, Page: OrganizationsPage },
-  { name: "providers", title: "Providers", ...operator, Page: ProvidersPage },
-  { name: "configured-models", title: "Models", ...operator, Page: ConfiguredModelsPage },
-  { name: "aliases", title: "Aliases", ...operator, Page: AliasesPage },
   {
-    ...{ name: "identity-providers", title: "Identity providers", ...operator },
-    Page: IdentityProvidersPage,
+    ...{ name: "audit-log", title: "Audit log", icon: "scroll-text", group: "Settings" },
+    ...{ ...everyone, needs: "keys:manage", isForAll: true, Page: AuditLogPage },
   },
   {
-    ...{ name: "audit-log", title: "Audit log", ...everyone },
-    ...{ needs: "keys:manage", isForAll: true, Page: AuditLogPage },
+    ...{ name: "account", title: "Account", icon: "circle-user", group: "Settings" },
+    ...{ ...everyone, isForPeople: true, Page: AccountPage },
   },
-  { name: "account", title: "Account", ...everyone, isForPeople: true, Page: AccountPage },
-  { name: "components", title: "Components", ...everyone, isUnlisted: true, Page: ComponentsPage },
+  {
+    ...{ name: "components", title: "Components", icon: "boxes" },
+    ...{ ...everyone, isUnlisted: true, Page: ComponentsPage },
+  },
 ];

@@ -4,6 +4,7 @@ import { ApiError, call } from "../api.ts";
 import { Button, Check, CopyText, Field, Link } from "../components/controls.tsx";
 import { Confirm, Dialog, Form, perform, toast } from "../components/dialog.tsx";
 import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/display.tsx";
+import { ActionMenu } from "../components/menu.tsx";
 import { type Column, Table } from "../components/table.tsx";
 import { useResource } from "../resource.ts";
 import { query } from "../router.ts";
@@ -148,22 +149,24 @@ function columns({ onEdit, onDelete, onToggle }: RowActions): Column<Webhook>[] 
           >
             Edit
           </Button>
-          <Button
-            needs="webhooks:manage"
-            variant="quiet"
-            label={`${webhook.enabled ? "Switch off" : "Switch on"} ${webhook.url}`}
-            onClick={() => onToggle(webhook)}
-          >
-            {webhook.enabled ? "Switch off" : "Switch on"}
-          </Button>
-          <Button
-            needs="webhooks:manage"
-            variant="quiet"
-            label={`Delete ${webhook.url}`}
-            onClick={() => onDelete(webhook)}
-          >
-            Delete
-          </Button>
+          <ActionMenu
+            label={`Actions for ${webhook.url}`}
+            items={[
+              {
+                label: webhook.enabled ? "Switch off" : "Switch on",
+                icon: "power",
+                needs: "webhooks:manage",
+                onSelect: () => onToggle(webhook),
+              },
+              {
+                label: "Delete",
+                icon: "trash-2",
+                isDanger: true,
+                needs: "webhooks:manage",
+                onSelect: () => onDelete(webhook),
+              },
+            ]}
+          />
         </>
       ),
     },
