@@ -25,8 +25,12 @@ import {
 } from "../components/display.tsx";
 import { ICON_NAMES, Icon, Mark } from "../components/icon.tsx";
 import { ActionMenu, type MenuItem } from "../components/menu.tsx";
+import { RangePicker, useComparison, useRange } from "../components/range-picker.tsx";
+import { StackedChart } from "../components/stacked-chart.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { integer, usd } from "../format.ts";
+import { intervalQuery, intervalTimes } from "../range.ts";
+import { type Amount, stackOf } from "../stack.ts";
 
 const HOUR_SECONDS = 3_600;
 const FIRST_HOUR = 1_767_225_600;
@@ -195,6 +199,7 @@ export function ComponentsPage() {
           />
         </Panel>
       </div>
+      <StackedSample />
       <Panel title="Table" isFlush>
         <Table label="Samples" columns={COLUMNS} rows={SAMPLES} keyOf={keyOf} empty={null} />
         <Pager
@@ -252,6 +257,42 @@ export function ComponentsPage() {
         </Confirm>
       )}
     </>
+  );
+}
+
+const SAMPLE_PARTS = ["gpt-4o", "claude-sonnet", "gemini-flash", "a", "b", "c", "d", "e"];
+
+/** Stacked bars with a range. Their bars lead to requests. */
+function StackedSample() {
+  const range = useRange();
+  const isCompared = useComparison();
+  const times = intervalTimes(range, range.interval);
+  const amounts: Amount[] = times.flatMap((time, at) =>
+    SAMPLE_PARTS.map((id, index) => ({
+      ...{ time, id },
+      value: (Math.sin(at / 2 + index) + 1.2) / (index + 1),
+    })),
+  );
+  const before = { label: range.before.label, values: times.map((_, at) => 2 + Math.cos(at / 3)) };
+  return (
+    <Panel title="Stacked bars">
+      <RangePicker range={range} hasComparison />
+      <StackedChart
+        label="Sample spend by model"
+        unit="USD"
+        times={times}
+        parts={stackOf(amounts, times, (id) => id ?? "None")}
+        before={isCompared ? before : undefined}
+        format={usd}
+        linkTo={(time, part) => ({
+          page: "requests",
+          query: {
+            ...(time !== undefined && intervalQuery(range, range.interval, time)),
+            model: part?.id ?? undefined,
+          },
+        })}
+      />
+    </Panel>
   );
 }
 
