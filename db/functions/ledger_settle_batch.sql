@@ -93,16 +93,16 @@ BEGIN
     INSERT INTO transactions (organization_id, sequence, id, type, amount_nano, balance_after_nano,
       description, key_id, request_id, model, provider, status, prompt_tokens, cached_prompt_tokens,
       completion_tokens, reasoning_tokens, quantities, estimated, latency_ms, details,
-      budget_nano)
+      budget_nano, fee_nano)
     SELECT g.organization_id, v_sequence[g.account] + s.position, 'txn_' || substr(s.request_id, 5), 'usage',
       -s.charge_nano, v_balance[g.account] - s.sum_nano, g.description, g.key_id, s.request_id, g.model,
       g.provider, g.status, s.prompt_tokens, coalesce(s.cached_prompt_tokens, 0), s.completion_tokens,
       coalesce(s.reasoning_tokens, 0), s.quantities, g.estimated, s.latency_ms, s.details,
-      s.budget_nano
+      s.budget_nano, s.fee_nano
     FROM jsonb_to_recordset(p_batch->'settlements') AS s (position bigint, "group" integer,
       request_id text, charge_nano bigint, sum_nano bigint, prompt_tokens bigint,
       cached_prompt_tokens bigint, completion_tokens bigint, reasoning_tokens bigint, quantities jsonb,
-      latency_ms integer, details jsonb, budget_nano bigint)
+      latency_ms integer, details jsonb, budget_nano bigint, fee_nano bigint)
     JOIN jsonb_to_recordset(p_batch->'groups') AS g ("group" integer, account integer,
       organization_id text, key_id text, model text, provider text, status integer, estimated boolean,
       description text)

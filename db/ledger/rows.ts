@@ -49,6 +49,8 @@ export interface Checkpoint extends LedgerRequest, UsageFigures {
   /** Amount held for the budgets of the key. Undefined if it equals the hold. */
   readonly budgetHoldNano?: bigint | undefined;
   readonly budgetNano?: bigint | undefined;
+  /** Part of the charge that is the plan's fee. */
+  readonly feeNano: bigint;
   readonly model: string;
   readonly provider: string;
   readonly latencyMs: number;
@@ -61,6 +63,8 @@ export interface Settlement extends LedgerRequest, UsageFigures {
   readonly chargeNano: bigint;
   /** Amount that the budgets of the key count. Undefined if it equals the charge. */
   readonly budgetNano?: bigint | undefined;
+  /** Part of the charge that is the plan's fee. Undefined if an earlier version wrote the checkpoint. */
+  readonly feeNano: bigint | undefined;
   readonly model: string;
   readonly provider: string;
   /** 200, 499 if the client disconnected, or 500 if the instance died. */

@@ -190,6 +190,7 @@ export function checkpointRow(checkpoint: Checkpoint): Record<string, unknown> {
     charge_nano: checkpoint.chargeNano.toString(),
     budget_hold_nano: checkpoint.budgetHoldNano?.toString(),
     budget_charge_nano: checkpoint.budgetNano?.toString(),
+    fee_nano: checkpoint.feeNano.toString(),
     model: checkpoint.model,
     provider: checkpoint.provider,
     prompt_tokens: checkpoint.promptTokens,

@@ -137,6 +137,7 @@ function settlementOf(row: Record<string, unknown>): Settlement {
     subjectAccounts: (row.subject_accounts as string[] | null) ?? undefined,
     chargeNano: row.charge_nano as bigint,
     budgetNano: (row.budget_charge_nano as bigint | null) ?? undefined,
+    feeNano: (row.fee_nano as bigint | null) ?? undefined,
     model: row.model as string,
     provider: row.provider as string,
     status: STATUS_AFTER_DEATH,

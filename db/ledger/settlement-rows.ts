@@ -133,6 +133,7 @@ function settlementRow(
   if (settlement.reasoningTokens > 0) row.reasoning_tokens = settlement.reasoningTokens;
   if (settlement.quantities !== null) row.quantities = settlement.quantities;
   if (settlement.details !== null) row.details = settlement.details;
+  if (settlement.feeNano !== undefined) row.fee_nano = jsonInteger(exact(settlement.feeNano));
   if (settlement.budgetNano !== undefined)
     row.budget_nano = jsonInteger(exact(settlement.budgetNano));
   return row;

@@ -1,4 +1,4 @@
-import type { Database, Query, SqlFragment } from "../client.ts";
+import type { Database, DatabaseTransaction, Query, SqlFragment } from "../client.ts";
 import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
 import { dashboardSessions } from "../schema/dashboard.ts";
 import { recordAct } from "./audit-log.ts";
@@ -21,7 +21,7 @@ const SESSION = { type: "session", id: null };
 export async function insertSession(
   sql: Database,
   organizationId: string | null,
-  session: Omit<SessionRecord, "lastUsedAtMs">,
+  session: Omit<SessionRecord, "lastUsedAtMs" | "viewedOrganizationId">,
   endedBeforeMs: number,
 ): Promise<void> {
   const createdAt = new Date(session.createdAtMs);
@@ -73,11 +73,57 @@ export async function deleteSession(
   tokenHash: string,
 ): Promise<void> {
   await sql.begin(async (transaction) => {
-    const deleted = await transaction`
-      DELETE FROM dashboard_sessions WHERE token_hash = ${tokenHash}`;
-    if (deleted.count === 0) return;
+    const [deleted] = await transaction<{ viewed_organization_id: string | null }[]>`
+      DELETE FROM dashboard_sessions WHERE token_hash = ${tokenHash}
+      RETURNING viewed_organization_id`;
+    if (deleted === undefined) return;
+    const viewedId = deleted.viewed_organization_id;
+    if (viewedId !== null) await recordView(transaction, "session.view_ended", viewedId);
     await recordAct(transaction, { organizationId, action: "session.ended", object: SESSION });
   });
+}
+
+interface ViewChange {
+  readonly tokenHash: string;
+  readonly newTokenHash: string;
+  /** The organization that the operator's session views from now on. Null: none, the view ends. */
+  readonly organizationId: string | null;
+}
+
+/**
+ * Begins or ends the view of an organization by an operator's session, which gets another token. The entry is in the
+ * audit log of the organization. Returns false if the session has ended, or was changed in the meantime.
+ */
+export async function changeView(
+  sql: Database,
+  { tokenHash, newTokenHash, organizationId }: ViewChange,
+): Promise<boolean> {
+  return sql.begin(async (transaction) => {
+    const [before] = await transaction<{ viewed_organization_id: string | null }[]>`
+      SELECT viewed_organization_id FROM dashboard_sessions
+      WHERE token_hash = ${tokenHash} AND kind = 'operator'
+        AND (viewed_organization_id IS NULL) = ${organizationId !== null}
+      FOR UPDATE`;
+    if (before === undefined) return false;
+    await transaction`
+      UPDATE dashboard_sessions
+      SET token_hash = ${newTokenHash}, viewed_organization_id = ${organizationId}
+      WHERE token_hash = ${tokenHash}`;
+    const viewedId = before.viewed_organization_id;
+    if (viewedId !== null) await recordView(transaction, "session.view_ended", viewedId);
+    if (organizationId !== null) {
+      await recordView(transaction, "session.view_started", organizationId);
+    }
+    return true;
+  });
+}
+
+function recordView(
+  transaction: DatabaseTransaction,
+  action: "session.view_started" | "session.view_ended",
+  organizationId: string,
+): Promise<void> {
+  return recordAct(transaction, { organizationId, action, object: SESSION });
 }
 
 /** A key of an organization that can sign in. */

@@ -25,6 +25,8 @@ export const dashboardSessions = pgTable(
     subject: jsonb("subject").$type<SessionSubject>(),
     /** The person who signed in with an account. Null: the holder of the key, or the subject. */
     personId: text("person_id"),
+    /** The organization that an operator views, read-only. Null: the session has the rights of its holder. */
+    viewedOrganizationId: text("viewed_organization_id"),
     createdAt: timestamp("created_at", { withTimezone: true }).notNull(),
     /** Accurate to some seconds. */
     lastUsedAt: timestamp("last_used_at", { withTimezone: true }).notNull(),

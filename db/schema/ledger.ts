@@ -121,6 +121,11 @@ export const transactions = pgTable(
      * number.
      */
     budgetNano: bigint("budget_nano", { mode: "bigint" }),
+    /**
+     * Part of a charge that is the plan's fee; the rest is the provider cost. Null: not recorded, in charges that
+     * version 1.0 wrote, and in transactions that are no charge.
+     */
+    feeNano: bigint("fee_nano", { mode: "bigint" }),
     createdAt: timestamp("created_at", { withTimezone: true })
       .notNull()
       .default(sql`clock_timestamp()`),
@@ -200,6 +205,8 @@ export const attempts = pgTable("attempts", {
    */
   budgetHoldNano: bigint("budget_hold_nano", { mode: "bigint" }),
   budgetChargeNano: bigint("budget_charge_nano", { mode: "bigint" }),
+  /** Part of charge_nano that is the plan's fee. */
+  feeNano: bigint("fee_nano", { mode: "bigint" }),
   /** Ids of the subjects' accounts, as in `holds`. */
   subjectAccounts: jsonb("subject_accounts"),
   cachedPromptTokens: bigint("cached_prompt_tokens", { mode: "number" }),

@@ -61,7 +61,8 @@ export class LiveFigures {
   /** Opens a stream. Throws 503 if too many are open. */
   open(context: RequestContext): Response {
     const organizationId = context.caller?.key.organizationId;
-    const owner = organizationId ?? context.operator.id;
+    // The pages of an operator who views an organization take none of the organization's room.
+    const owner = context.operator?.id ?? organizationId;
     const session = this.#dependencies.sessions.idOf(context.request);
     if (!this.#roomOfSessions.tryTake(session)) throw tooManyPages();
     if (!this.#room.tryTake(owner)) {

@@ -61,6 +61,11 @@ const MAX_KEY_CHARACTERS = 256;
 const tag = "Dashboard";
 const anySession: SessionAccess = { kind: "session", of: { kind: "public" } };
 
+const viewBody = Type.Object(
+  { organization_id: Type.String({ minLength: 1, maxLength: 128 }) },
+  { additionalProperties: false },
+);
+
 const signInBody = Type.Object(
   { key: Type.String({ minLength: 1, maxLength: MAX_KEY_CHARACTERS }) },
   { additionalProperties: false },
@@ -177,12 +182,43 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       handle: (context) =>
         stateOf(dependencies, callerIn(context), sessions.csrfToken(context.request)),
     },
+    route({
+      method: "POST",
+      path: `${path}/view`,
+      tag,
+      summary: "View an organization as operator, read-only",
+      access: anySession,
+      maxBodyBytes: MAX_SIGN_IN_BYTES,
+      body: viewBody,
+      responses: { 200: state, 404: { description: "There is no such organization" } },
+      async handle(context) {
+        if (context.operator === undefined) {
+          throw new GatewayError("wrong_key_kind", "Only operators can view an organization.");
+        }
+        const started = await sessions.view(context, context.body.organization_id);
+        return begun(dependencies, context, started);
+      },
+    }),
+    {
+      method: "DELETE",
+      path: `${path}/view`,
+      tag,
+      summary: "Leave the view of an organization",
+      access: { ...anySession, endsView: true },
+      responses: { 200: state },
+      async handle(context) {
+        if (context.operator === undefined || context.caller === undefined) {
+          throw new GatewayError("wrong_key_kind", "This session views no organization.");
+        }
+        return begun(dependencies, context, await sessions.view(context, null));
+      },
+    },
     {
       method: "DELETE",
       path,
       tag,
       summary: "Sign out",
-      access: anySession,
+      access: { ...anySession, endsView: true },
       responses: { 200: { description: "The session was deleted" } },
       async handle(context) {
         const { request } = context;
@@ -198,7 +234,7 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
 function callerIn({ caller, operator, person }: RequestContext): SessionCaller {
   return caller === undefined
     ? { kind: "operator", operator, person }
-    : { kind: "organization", key: caller.key, person };
+    : { kind: "organization", key: caller.key, person, viewedBy: operator };
 }
 
 /** Returns the state of a new session, with its cookie. */
@@ -226,11 +262,19 @@ async function stateOf(
       kind: caller.kind,
       key,
       person: caller.person === undefined ? null : await personState(sessions, caller.person),
+      viewing: await viewState(sessions, caller),
       csrf_token: csrfToken,
       test_payments: offers.paymentProcessor === "test",
       version,
     }),
   );
+}
+
+/** Returns the organization that an operator views. Null in other sessions. */
+async function viewState(sessions: DashboardSessions, caller: SessionCaller) {
+  if (caller.kind === "operator" || caller.viewedBy === undefined) return null;
+  const { organizationId: id } = caller.key;
+  return { id, name: (await sessions.organizationName(id)) ?? id };
 }
 
 /** Returns the person of a session, the role and the teams, and the roles to which the person can switch. */

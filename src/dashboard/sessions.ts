@@ -3,6 +3,7 @@ import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import { authored } from "../../db/authored.ts";
 import type { Database, Query } from "../../db/client.ts";
 import {
+  changeView,
   deleteSession,
   deleteSessionsOf,
   findSession,
@@ -19,7 +20,7 @@ import {
 import { findOperatorKey } from "../../db/queries/operator-keys.ts";
 import { loadOrganization } from "../../db/queries/organizations.ts";
 import { findPersonAccess, type Membership, type PersonAccess } from "../../db/queries/people.ts";
-import { identityOf, type SessionCaller } from "../http/access.ts";
+import { identityOf, type SessionCaller, VIEW_ROLE } from "../http/access.ts";
 import {
   type Authentication,
   type Suspensions,
@@ -168,14 +169,42 @@ export class DashboardSessions implements Sessions {
     }
   }
 
+  /**
+   * Begins the view of an organization by the operator of an accepted request, or ends it. The session gets another
+   * token, so that pages of the state before can call nothing. Throws 404 if the organization does not exist, and 401 if
+   * the session has ended or was changed in the meantime.
+   *
+   * @param organizationId null: the view ends
+   */
+  async view(
+    { request, author }: Pick<RequestContext, "request" | "author">,
+    organizationId: string | null,
+  ): Promise<{ token: string; caller: SessionCaller }> {
+    const { sql, read, publicUrl } = this.#dependencies;
+    if (organizationId !== null && (await read(loadOrganization(organizationId))) === undefined) {
+      throw new GatewayError("organization_not_found", "No organization with this id exists.");
+    }
+    const before = cookieToken(request, publicUrl) ?? "";
+    const token = newToken();
+    const hashes = { tokenHash: hashOf(before), newTokenHash: hashOf(token) };
+    if (!(await changeView(authored(sql, author), { ...hashes, organizationId }))) {
+      throw sessionEnded();
+    }
+    return { token, caller: await this.#callerBy(await this.#find(token)) };
+  }
+
+  /** Returns the name of an organization. Undefined if it does not exist. */
+  async organizationName(organizationId: string): Promise<string | undefined> {
+    return (await this.#dependencies.read(loadOrganization(organizationId)))?.name;
+  }
+
   async #insert(
     caller: SessionCaller,
     origin: Origin,
     subject: SessionSubject | null = null,
   ): Promise<string> {
     const { sql, clock } = this.#dependencies;
-    const token = Buffer.from(crypto.getRandomValues(new Uint8Array(TOKEN_BYTES)));
-    const text = token.toString("base64url");
+    const text = newToken();
     const createdAtMs = clock.nowMs();
     const holder = caller.kind === "operator" ? caller.operator : caller.key;
     const author: Author = { ...identityOf(holder, caller.person), via: "dashboard", ...origin };
@@ -228,11 +257,12 @@ export class DashboardSessions implements Sessions {
     await this.#callerBy(session);
   }
 
-  async end({ request, caller, author }: RequestContext): Promise<void> {
+  async end({ request, caller, operator, author }: RequestContext): Promise<void> {
     const token = cookieToken(request, this.#dependencies.publicUrl);
     if (token !== undefined) {
       const sql = authored(this.#dependencies.sql, author);
-      await deleteSession(sql, caller?.key.organizationId ?? null, hashOf(token));
+      const isOfOperator = operator !== undefined;
+      await deleteSession(sql, isOfOperator ? null : caller.key.organizationId, hashOf(token));
     }
   }
 
@@ -292,7 +322,15 @@ export class DashboardSessions implements Sessions {
     return session;
   }
 
-  async #callerBy({ kind, keyId, subject, personId }: SessionRecord): Promise<SessionCaller> {
+  /** Returns the caller by its current rights. Throws 401 if it has lost them. */
+  async #callerBy(session: SessionRecord): Promise<SessionCaller> {
+    const holder = await this.#holderOf(session);
+    const { viewedOrganizationId } = session;
+    if (viewedOrganizationId === null || holder.kind !== "operator") return holder;
+    return viewerOf(holder, viewedOrganizationId);
+  }
+
+  async #holderOf({ kind, keyId, subject, personId }: SessionRecord): Promise<SessionCaller> {
     if (personId !== null) {
       const access = await this.#dependencies.read(findPersonAccess(personId));
       const holderId = kind === "operator" ? OPERATOR : keyId;
@@ -357,8 +395,24 @@ export class DashboardSessions implements Sessions {
   }
 }
 
+/**
+ * Returns an operator as viewer of an organization. Its suspension does not matter: that is when operators look.
+ */
+function viewerOf(
+  { operator, person }: Extract<SessionCaller, { kind: "operator" }>,
+  organizationId: string,
+): SessionCaller {
+  const { id, name } = operator;
+  const key = keyOfMember({ memberId: id, organizationId, role: VIEW_ROLE }, name);
+  const viewer = person && { id: person.id, email: person.email, role: VIEW_ROLE };
+  return { kind: "organization", key, person: viewer, viewedBy: operator };
+}
+
 /** Returns a key record with the scopes of a member's role. It has no row. Some members see only the keys of their own. */
-function keyOfMember({ memberId, organizationId, role }: Membership, email: string): ApiKeyRecord {
+function keyOfMember(
+  { memberId, organizationId, role }: Pick<Membership, "memberId" | "organizationId" | "role">,
+  email: string,
+): ApiKeyRecord {
   return {
     ...keyOfSubject(memberId, email, organizationId),
     scopes: scopesOfRole(role),
@@ -382,6 +436,10 @@ function keyOfSubject(id: string, name: string, organizationId: string): ApiKeyR
 
 export function csrfTokenOf(token: string): string {
   return createHash("sha256").update(`csrf ${token}`).digest("base64url");
+}
+
+function newToken(): string {
+  return Buffer.from(crypto.getRandomValues(new Uint8Array(TOKEN_BYTES))).toString("base64url");
 }
 
 function hashOf(token: string): string {

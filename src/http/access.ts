@@ -1,9 +1,15 @@
 import { type ApiKeyRecord, holdsScope, isLimited, type KeyKind } from "../lib/api-key-record.ts";
 import { type Author, SUBJECT_PREFIX } from "../lib/author.ts";
 import { GatewayError } from "../lib/errors.ts";
-import { mayCall, ROLE_RIGHTS } from "../lib/roles.ts";
+import { mayCall, ROLE_RIGHTS, type Role } from "../lib/roles.ts";
 import { isOpenToDevelopers } from "./limited-keys.ts";
-import type { KeyAccess, OperatorIdentity, RouteDefinition, SessionPerson } from "./route.ts";
+import type {
+  KeyAccess,
+  OperatorIdentity,
+  RouteDefinition,
+  SessionAccess,
+  SessionPerson,
+} from "./route.ts";
 
 /** The current state of the key with which a dashboard session was started. */
 export type SessionCaller =
@@ -11,6 +17,8 @@ export type SessionCaller =
       readonly kind: "organization";
       readonly key: ApiKeyRecord;
       readonly person?: SessionPerson | undefined;
+      /** The operator who views the organization, with the reads of the role viewer. Undefined in other sessions. */
+      readonly viewedBy?: OperatorIdentity | undefined;
     }
   | {
       readonly kind: "operator";
@@ -53,7 +61,7 @@ export function keyAccessOf(access: RouteDefinition["access"]): KeyAccess {
 
 /** Throws 403 if the role of a person does not allow the call. */
 export function assertRole(
-  { role, isViewer }: SessionPerson,
+  { role, isViewer }: Pick<SessionPerson, "role" | "isViewer">,
   access: KeyAccess,
   route: Pick<RouteDefinition, "method" | "path">,
 ): void {
@@ -67,6 +75,25 @@ export function assertRole(
   }
   if (!mayCall(role, access.scope, method)) throw roleNotPermitted(role);
 }
+
+/**
+ * Throws 403 if an operator who views an organization may not call the route. Only reads of the role viewer are open,
+ * and the ends of the view and of the session.
+ */
+export function assertView(
+  access: SessionAccess,
+  route: Pick<RouteDefinition, "method" | "path">,
+): void {
+  if (access.endsView === true) return;
+  if (route.method !== "GET") {
+    const message = "An operator who views an organization cannot change anything. Leave the view.";
+    throw new GatewayError("role_not_permitted", message);
+  }
+  assertRole({ role: VIEW_ROLE }, access.of, route);
+}
+
+/** The role of operators in organizations that they view. */
+export const VIEW_ROLE: Role = "viewer";
 
 function roleNotPermitted(role: string): GatewayError {
   return new GatewayError("role_not_permitted", `The role ${role} does not allow this.`);

@@ -15,6 +15,7 @@ import type { Tracing } from "../platform/telemetry/tracing.ts";
 import {
   assertAccess,
   assertRole,
+  assertView,
   identityOf,
   isAdministrative,
   keyAccessOf,
@@ -218,7 +219,7 @@ export class RequestRun implements RequestContext, BodyConnection {
   get author(): Author {
     const { kind } = this.#route.definition.access;
     const via = kind === "session" ? "dashboard" : "api";
-    const identity = identityOf(this.#caller?.key ?? this.operator, this.person);
+    const identity = identityOf(this.#operator ?? this.caller.key, this.person);
     return { ...identity, via, ...this.origin };
   }
 
@@ -267,7 +268,7 @@ export class RequestRun implements RequestContext, BodyConnection {
       }
       this.query = this.#route.readQuery(this.request.url);
       if (isAdministrative(keyAccessOf(access))) {
-        const counting = dependencies.administrativeRate.count(this.caller.key.organizationId);
+        const counting = dependencies.administrativeRate.count(this.#administrator);
         if (counting instanceof Promise) await counting;
         const isRead = definition.method === "GET" && definition.asksOtherServers !== true;
         if (isRead) return this.#leave(await this.#answerRead());
@@ -287,7 +288,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     const { definition, dependencies } = this.#route;
     const { signal } = this.request;
     const release = await dependencies.reads
-      .acquire(this.owner, signal)
+      .acquire(this.#administrator, signal)
       .catch((error: unknown) => Promise.reject(signal.aborted ? clientClosed(error) : error));
     try {
       return await definition.handle(this);
@@ -316,6 +317,11 @@ export class RequestRun implements RequestContext, BodyConnection {
    */
   get owner(): string {
     return this.#caller?.key.organizationId ?? "";
+  }
+
+  /** Whose administrative calls the request counts among: an operator's view takes none of the organization's. */
+  get #administrator(): string {
+    return this.#operator === undefined ? this.owner : `operator ${this.#operator.id}`;
   }
 
   /**
@@ -390,7 +396,7 @@ export class RequestRun implements RequestContext, BodyConnection {
     if (access.kind === "session") {
       return sessions
         .callerOf(this.request, access)
-        .then((caller) => this.#acceptSession(caller, access.of));
+        .then((caller) => this.#acceptSession(caller, access));
     }
     const authorization = credentialsOf(this.request.headers);
     if (access.kind === "operator") {
@@ -409,9 +415,16 @@ export class RequestRun implements RequestContext, BodyConnection {
     assertAccess(access, key, this.#route.isOpenToLimitedKeys);
   }
 
-  #acceptSession(caller: SessionCaller, access: KeyAccess): void {
+  #acceptSession(caller: SessionCaller, session: SessionAccess): void {
+    const { definition } = this.#route;
+    const { of: access } = session;
     this.person = caller.person;
-    if (caller.person !== undefined) assertRole(caller.person, access, this.#route.definition);
+    if (caller.kind === "organization" && caller.viewedBy !== undefined) {
+      this.#operator = caller.viewedBy;
+      assertView(session, definition);
+    } else if (caller.person !== undefined) {
+      assertRole(caller.person, access, definition);
+    }
     const isOfOperators = access.kind === "operator";
     if (access.kind !== "public" && isOfOperators !== (caller.kind === "operator")) {
       const needed = isOfOperators ? "an operator key" : "a management key";

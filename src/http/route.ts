@@ -43,6 +43,8 @@ export interface SessionAccess {
   readonly kind: "session";
   readonly of: KeyAccess;
   readonly givesToken?: true;
+  /** True for a call with which an operator ends the view of an organization. */
+  readonly endsView?: true;
 }
 
 /** The callers that may call a route. */
@@ -100,7 +102,10 @@ export interface RequestContext<
    * The caller. Undefined on public routes, on routes for operators and in sessions of operators.
    */
   readonly caller: Caller;
-  /** The operator key. Undefined on all other routes. */
+  /**
+   * The operator, on routes for operators and in their sessions. With a caller, the operator views the caller's
+   * organization.
+   */
   readonly operator: OperatorIdentity;
   /** The person, in sessions of people with an account. */
   readonly person: SessionPerson | undefined;

@@ -51,15 +51,38 @@ function chargeWith(holdNano: bigint, budgetNano?: bigint) {
 }
 
 describe("searches are charged", () => {
-  test.each<[string, { isOwn: boolean; runsHere: boolean }, bigint]>([
-    ["with the tokens, where the gateway makes them", { isOwn: false, runsHere: true }, 20_800n],
-    ["with the tokens, where the provider does", { isOwn: false, runsHere: false }, 24_960n],
-    ["alone, with the fee, where an own key serves", { isOwn: true, runsHere: true }, 10_400n],
-    ["not at all, where an own key's provider makes them", { isOwn: true, runsHere: false }, 0n],
-  ])("%s", (_, options, chargeNano) => {
+  test.each<[string, { isOwn: boolean; runsHere: boolean }, bigint, bigint]>([
+    [
+      "with the tokens, where the gateway makes them",
+      { isOwn: false, runsHere: true },
+      20_800n,
+      800n,
+    ],
+    ["with the tokens, where the provider does", { isOwn: false, runsHere: false }, 24_960n, 960n],
+    [
+      "alone, with the fee, where an own key serves",
+      { isOwn: true, runsHere: true },
+      10_400n,
+      400n,
+    ],
+    [
+      "not at all, where an own key's provider makes them",
+      { isOwn: true, runsHere: false },
+      0n,
+      0n,
+    ],
+  ])("%s", (_, options, chargeNano, feeNano) => {
     const { charge } = chargeWith(1_000_000n);
     const figures = charge.figures(candidateWith(options), USAGE, 0);
-    expect(figures).toMatchObject({ chargeNano, clampedNano: 0n });
+    expect(figures).toMatchObject({ chargeNano, feeNano, clampedNano: 0n });
+  });
+
+  test("that its hold limits pays the provider cost before the fee", () => {
+    const options = { isOwn: false, runsHere: true };
+    const above = chargeWith(20_300n).charge.figures(candidateWith(options), USAGE, 0);
+    expect(above).toMatchObject({ chargeNano: 20_300n, feeNano: 300n, clampedNano: 500n });
+    const below = chargeWith(15_000n).charge.figures(candidateWith(options), USAGE, 0);
+    expect(below).toMatchObject({ chargeNano: 15_000n, feeNano: 0n, clampedNano: 5_800n });
   });
 
   test("to a budget that counts own keys besides what their provider bills", () => {

@@ -106,6 +106,7 @@ export function settlement(payer: Payer, over: Partial<Settlement> = {}): Settle
     dayAccount: dayAccountId(payer.keyId, DAY),
     monthAccount: monthAccountId(payer.keyId, MONTH),
     chargeNano: 1_000n,
+    feeNano: 40n,
     model: "test/model",
     provider: "test",
     status: 200,
@@ -124,7 +125,13 @@ export function settlement(payer: Payer, over: Partial<Settlement> = {}): Settle
 }
 
 export function checkpointOf(of: Settlement, over: Partial<Checkpoint> = {}): Checkpoint {
-  return { ...of, holdNano: 10_000n, startedAtMs: Date.UTC(2026, 2, 14, 12), ...over };
+  return {
+    ...of,
+    feeNano: of.feeNano ?? 0n,
+    holdNano: 10_000n,
+    startedAtMs: Date.UTC(2026, 2, 14, 12),
+    ...over,
+  };
 }
 
 export async function giveCredit(

@@ -85,6 +85,7 @@ test("each charge of a batch that has little in common keeps what is its own, in
           latency_ms: of.latencyMs,
           details: of.details,
           budget_nano: of.budgetNano ?? null,
+          fee_nano: of.feeNano ?? null,
           created_at: expect.any(Date),
         };
       });

@@ -10,13 +10,13 @@ export async function rowsOfReal(real: Database): Promise<unknown> {
     await real`SELECT id, instance_id, org_account, day_account, month_account, subject_accounts, hold_nano,
       budget_nano FROM holds ORDER BY id COLLATE "C"`;
   const attempts =
-    await real`SELECT request_id, instance_id, hold_nano, charge_nano, budget_hold_nano, budget_charge_nano,
+    await real`SELECT request_id, instance_id, hold_nano, charge_nano, budget_hold_nano, budget_charge_nano, fee_nano,
       subject_accounts, prompt_tokens, cached_prompt_tokens,
       completion_tokens, reasoning_tokens, quantities, estimated, description
     FROM attempts ORDER BY request_id COLLATE "C"`;
   const transactions = await real`SELECT organization_id, sequence, id, type, amount_nano,
     balance_after_nano, key_id, request_id, refunded_request_id, prompt_tokens, cached_prompt_tokens, completion_tokens,
-    reasoning_tokens, quantities, budget_nano FROM transactions ORDER BY organization_id COLLATE "C", sequence`;
+    reasoning_tokens, quantities, budget_nano, fee_nano FROM transactions ORDER BY organization_id COLLATE "C", sequence`;
   const events =
     await real`SELECT type, data->>'key_id' AS key_id, data->'threshold_percent' AS percent
     FROM outbox ORDER BY id`;
@@ -68,6 +68,7 @@ export function rowsOfModel(tables: Tables): unknown {
       charge_nano: row.charge_nano,
       budget_hold_nano: row.budget_hold_nano,
       budget_charge_nano: row.budget_charge_nano,
+      fee_nano: row.fee_nano,
       subject_accounts: row.subject_accounts,
       prompt_tokens: row.prompt_tokens,
       cached_prompt_tokens: row.cached_prompt_tokens,

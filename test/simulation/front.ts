@@ -175,6 +175,7 @@ export class Front {
       quantities: null,
       estimated: false,
       chargeNano: wanted,
+      feeNano: wanted / 26n,
       clampedNano: 0n,
       model: "simulated/model",
       provider: "simulated",

@@ -122,6 +122,7 @@ export class RandomBatches {
     return {
       ...pick(request),
       chargeNano: BigInt(random.integer(0, random.chance(0.5) ? 1 : Number(mostNano))),
+      feeNano: random.chance(0.9) ? BigInt(random.integer(0, 9)) : undefined,
       ...(random.chance(0.2) && { budgetNano: BigInt(random.integer(0, 400)) }),
       ...FIGURES,
       ...this.#use(),
@@ -151,6 +152,7 @@ export class RandomBatches {
       description: "Chat completion",
       holdNano: 400n,
       chargeNano: BigInt(random.integer(0, 400)),
+      feeNano: BigInt(random.integer(0, 9)),
       ...(random.chance(0.3) && {
         budgetHoldNano: 500n,
         budgetNano: BigInt(random.integer(0, 500)),

@@ -53,6 +53,8 @@ export interface ChargeFigures extends UsageFigures {
   readonly chargeNano: NanoUsd;
   /** The amount for the budgets of the key, if it differs from the charge. */
   readonly budgetNano?: NanoUsd | undefined;
+  /** The part of the charge that is the plan's fee. The rest is the provider cost. */
+  readonly feeNano: NanoUsd;
   /** The amount by which the provider's figures exceed the hold. */
   readonly clampedNano: NanoUsd;
   readonly model: string;

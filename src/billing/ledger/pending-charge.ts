@@ -175,8 +175,17 @@ export function chargeableNano({
   return within(holdNano, budgetNano);
 }
 
+/** Returns the part of a charge that exceeds the provider cost. A charge that was limited pays the cost first. */
+export function feeOfCharge(chargeNano: NanoUsd, costNano: NanoUsd): NanoUsd {
+  return chargeNano > costNano ? chargeNano - costNano : 0n;
+}
+
 /** Returns the charge of a hold, for checkpoints and settlements. */
 function chargeOf(hold: Chargeable, figures: ChargeFigures) {
+  const chargeNano = within(
+    figures.budgetNano === undefined ? chargeableNano(hold) : hold.holdNano,
+    figures.chargeNano,
+  );
   return {
     requestId: hold.requestId,
     organizationId: hold.organizationId,
@@ -185,10 +194,8 @@ function chargeOf(hold: Chargeable, figures: ChargeFigures) {
     dayAccount: hold.dayAccount,
     monthAccount: hold.monthAccount,
     subjectAccounts: hold.subjectAccounts,
-    chargeNano: within(
-      figures.budgetNano === undefined ? chargeableNano(hold) : hold.holdNano,
-      figures.chargeNano,
-    ),
+    chargeNano,
+    feeNano: feeOfCharge(chargeNano, figures.chargeNano - figures.feeNano),
     budgetNano:
       figures.budgetNano === undefined
         ? undefined

@@ -21,6 +21,8 @@ export interface Session {
   readonly key: { readonly id: string; readonly name: string | null };
   /** Null if the session was started without an account. */
   readonly person: SessionPerson | null;
+  /** The organization that an operator views, read-only. Null in other sessions. */
+  readonly viewing: { readonly id: string; readonly name: string } | null;
   readonly csrf_token: string;
   /** Whether the test processor handles payments. */
   readonly test_payments: boolean;
@@ -159,8 +161,12 @@ export async function restoreSession(): Promise<void> {
  * Starts a session with a call that answers with one, such as a sign-in. Throws ApiError if the gateway rejects the
  * call.
  */
-export async function startSession(path: string, body: unknown): Promise<void> {
-  const started = await call<Session>("POST", path, { body });
+export async function startSession(
+  path: string,
+  body: unknown,
+  method: "POST" | "DELETE" = "POST",
+): Promise<void> {
+  const started = await call<Session>(method, path, { body });
   signedOutBecause.value = undefined;
   session.value = started;
 }

@@ -12,6 +12,7 @@ import { useResource } from "./resource.ts";
 import { roleTitle } from "./rights.ts";
 import { hrefOf, navigate, pageName, sectionName } from "./router.ts";
 import { chooseTheme, type Theme, theme } from "./theme.ts";
+import { ViewBanner } from "./view.tsx";
 
 /** Id of the operator's role among the holders of a person. */
 const OPERATOR = "operator";
@@ -33,7 +34,7 @@ export function App() {
     <>
       {/* Another organization has other data, so nothing of the frame stays. */}
       <Frame
-        key={currentSession.person?.member_id ?? currentSession.key.id}
+        key={`${currentSession.person?.member_id ?? currentSession.key.id} ${currentSession.viewing?.id}`}
         pages={pages}
         current={shownPage}
       />
@@ -85,6 +86,7 @@ function Frame({ pages, current }: FrameProps) {
         <Foot />
       </div>
       <main ref={content} tabIndex={-1}>
+        <ViewBanner />
         {session.value?.test_payments === true && <TestPayments />}
         {current === undefined ? <NotFound /> : <current.Page />}
       </main>
@@ -178,7 +180,9 @@ function SignedInAs() {
           </>
         )}
       </div>
-      {person !== null && person.holders.length > 1 && <Switch person={person} />}
+      {person !== null && person.holders.length > 1 && session.value?.viewing === null && (
+        <Switch person={person} />
+      )}
     </>
   );
 }

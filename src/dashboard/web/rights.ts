@@ -13,6 +13,7 @@ export type Right = Scope | "operator";
 
 /** The member's role in the organization of the session. Undefined without an account, and for operators. */
 export function memberRole(): Role | undefined {
+  if (session.value?.viewing) return "viewer";
   const role = session.value?.person?.role;
   return ROLES.find((one) => one === role);
 }

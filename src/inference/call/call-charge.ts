@@ -5,7 +5,7 @@ import type {
   MoneyPort,
   SettlementFigures,
 } from "../../billing/ledger/interface.ts";
-import { chargeableNano } from "../../billing/ledger/pending-charge.ts";
+import { chargeableNano, feeOfCharge } from "../../billing/ledger/pending-charge.ts";
 import { providerCostFemto, toolCostFemto, usageFigures } from "../../billing/ledger/usage.ts";
 import type { CatalogueModel } from "../../lib/catalogue-model.ts";
 import { minus, plus } from "../../lib/exact-integer.ts";
@@ -82,10 +82,12 @@ export class CallCharge {
     const chargeNano = atMost(chargeableNano(hold), fullNano);
     const counts = isByok && hold.budgetNano !== undefined;
     const spentNano = counts ? listNano + fullNano : 0n;
+    const costNano = chargeNanoUsd(isByok ? toolsFemto : costFemto, 0n);
     const budgetNano = counts ? atMost(hold.budgetNano, spentNano) : undefined;
     const figures = {
       chargeNano,
       budgetNano,
+      feeNano: feeOfCharge(chargeNano, costNano),
       clampedNano: budgetNano === undefined ? fullNano - chargeNano : spentNano - budgetNano,
       model: model.id,
       provider: providerId,

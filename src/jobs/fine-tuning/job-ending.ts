@@ -6,6 +6,7 @@ import { loadJob, resultFileOf } from "../../../db/queries/fine-tuning-jobs.ts";
 import type { OutboxEvent } from "../../../db/queries/outbox.ts";
 import type { NewTunedModel } from "../../../db/queries/tuned-models.ts";
 import type { MoneyPort, SettlementFigures } from "../../billing/ledger/interface.ts";
+import { feeOfCharge } from "../../billing/ledger/pending-charge.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { fineTuningJobFailed } from "../../lib/events/fine-tuning-job-failed.ts";
 import { fineTuningJobSucceeded } from "../../lib/events/fine-tuning-job-succeeded.ts";
@@ -81,9 +82,11 @@ function chargeOf(
 ): SettlementFigures {
   const costFemto = BigInt(trainedTokens) * job.tokenFemto;
   const chargeNano = chargeNanoUsd(costFemto, BigInt(job.feeBasisPoints));
+  const costNano = chargeNanoUsd(costFemto, 0n);
   const clampedNano = chargeNano > job.holdNano ? chargeNano - job.holdNano : 0n;
   return {
     chargeNano: chargeNano - clampedNano,
+    feeNano: feeOfCharge(chargeNano - clampedNano, costNano),
     clampedNano,
     promptTokens: trainedTokens,
     cachedPromptTokens: 0,

@@ -77,6 +77,7 @@ export function requestOf(
 export function figures(chargeNano: bigint): SettlementFigures & ChargeFigures {
   return {
     chargeNano,
+    feeNano: chargeNano / 26n,
     clampedNano: 0n,
     model: "test/model",
     provider: "test",

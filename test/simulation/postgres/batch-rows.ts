@@ -15,6 +15,7 @@ export interface CheckpointRow {
   readonly charge_nano: string;
   readonly budget_hold_nano?: string;
   readonly budget_charge_nano?: string;
+  readonly fee_nano?: string;
   readonly model: string;
   readonly provider: string;
   readonly prompt_tokens: number;
@@ -43,6 +44,7 @@ export interface SettlementRow {
   readonly charge_nano: number | string;
   readonly sum_nano: number | string;
   readonly budget_nano?: number | string;
+  readonly fee_nano?: number | string;
   readonly prompt_tokens: number;
   readonly cached_prompt_tokens?: number;
   readonly completion_tokens: number;
@@ -133,5 +135,6 @@ export function chargesOf(batch: BatchRows): Charge[] {
       reasoning_tokens: BigInt(row.reasoning_tokens ?? 0),
       quantities: row.quantities ?? null,
       budget_nano: row.budget_nano === undefined ? null : BigInt(row.budget_nano),
+      fee_nano: row.fee_nano === undefined ? null : BigInt(row.fee_nano),
     }));
 }

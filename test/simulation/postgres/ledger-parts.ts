@@ -59,6 +59,7 @@ export function* keepCheckpoints(
       charge_nano: BigInt(row.charge_nano),
       budget_hold_nano: nanoOrNull(row.budget_hold_nano),
       budget_charge_nano: nanoOrNull(row.budget_charge_nano),
+      fee_nano: nanoOrNull(row.fee_nano),
       subject_accounts: row.subject_accounts ?? null,
       quantities: row.quantities ?? null,
       details: row.details ?? null,
@@ -70,6 +71,7 @@ export function* keepCheckpoints(
       charge_nano: attempt.charge_nano,
       budget_hold_nano: attempt.budget_hold_nano,
       budget_charge_nano: attempt.budget_charge_nano,
+      fee_nano: attempt.fee_nano,
       prompt_tokens: attempt.prompt_tokens,
       cached_prompt_tokens: attempt.cached_prompt_tokens,
       completion_tokens: attempt.completion_tokens,
@@ -119,6 +121,7 @@ export function* postUsage(
     reasoning_tokens: charge.reasoning_tokens,
     quantities: charge.quantities,
     budget_nano: charge.budget_nano,
+    fee_nano: charge.fee_nano,
   });
   const entry = { requestId, transactionId: id };
   if (guards.settleOnce) yield* tables.usages.insert(transaction, requestId, entry);

@@ -49,6 +49,7 @@ export interface AttemptRow {
   readonly charge_nano: bigint;
   readonly budget_hold_nano: bigint | null;
   readonly budget_charge_nano: bigint | null;
+  readonly fee_nano: bigint | null;
   readonly model: string;
   readonly provider: string;
   readonly prompt_tokens: number;
@@ -66,6 +67,7 @@ export interface AttemptRow {
 export interface Used {
   /** What the budgets of the key count, where that is not the charge. */
   readonly budget_nano: bigint | null;
+  readonly fee_nano: bigint | null;
   readonly prompt_tokens: bigint | null;
   readonly cached_prompt_tokens: bigint | null;
   readonly completion_tokens: bigint | null;
@@ -75,6 +77,7 @@ export interface Used {
 
 export const NOTHING_USED: Used = {
   budget_nano: null,
+  fee_nano: null,
   prompt_tokens: null,
   cached_prompt_tokens: null,
   completion_tokens: null,

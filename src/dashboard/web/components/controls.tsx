@@ -5,7 +5,8 @@ import { hrefOf, navigate } from "../router.ts";
 
 interface ButtonProps {
   readonly children: ComponentChildren;
-  readonly variant?: "primary" | "plain" | "danger" | "quiet";
+  /** `link`: a button that opens something, within a text or a table. */
+  readonly variant?: "primary" | "plain" | "danger" | "quiet" | "link";
   readonly type?: "button" | "submit";
   readonly isBusy?: boolean;
   readonly isDisabled?: boolean;

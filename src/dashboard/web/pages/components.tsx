@@ -101,6 +101,7 @@ export function ComponentsPage() {
           <Button>Plain</Button>
           <Button variant="danger">Danger</Button>
           <Button variant="quiet">Quiet</Button>
+          <Button variant="link">Link</Button>
           <Button isDisabled>Disabled</Button>
           <Button variant="primary" isBusy>
             Busy

@@ -6,6 +6,7 @@ import { Badge, Empty, PageHead, Panel, ShortId, Time } from "../components/disp
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { integer, usd } from "../format.ts";
 import { useResource } from "../resource.ts";
+import { OrganizationButton } from "../view.tsx";
 import { AdjustmentDialog, OrganizationDialog } from "./organization-dialogs.tsx";
 import { planTitle } from "./settings/plans.ts";
 
@@ -125,7 +126,7 @@ function columns(onAction: (action: OrganizationAction) => void): Column<Organiz
       title: "Name",
       cell: ({ id, name }) => (
         <span>
-          <span class="strong">{name}</span>
+          <OrganizationButton organization={{ id, name }} />
           <ShortId id={id} isSub />
         </span>
       ),

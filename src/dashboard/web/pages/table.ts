@@ -46,13 +46,13 @@ export interface DashboardPage {
 }
 
 /** Returns the pages that a session may open, in menu order. */
-export function pagesOf({ kind, person }: Session): readonly DashboardPage[] {
+export function pagesOf({ kind, person, viewing }: Session): readonly DashboardPage[] {
   return PAGES.filter(
     ({ of, needs, isForAll, isForPeople }) =>
       of.includes(kind) &&
       (needs === undefined || mayRead(needs)) &&
       !(isForAll && isSelfOnly()) &&
-      !(isForPeople && person === null),
+      !(isForPeople && (person === null || viewing !== null)),
   );
 }
 

@@ -241,6 +241,7 @@ function hitFigures(
 ): MeteredFigures {
   return {
     chargeNano: 0n,
+    feeNano: 0n,
     clampedNano: 0n,
     model,
     provider,
