@@ -5,7 +5,8 @@ import type { Database, SqlFragment } from "../client.ts";
 
 /*
  * Charged requests, which are transactions, and failed ones, in one order: a failure follows the charge at its
- * `position`. It uses only the primary key of transactions, so that it adds no cost to charges.
+ * `position`. It uses only the primary key of transactions, and the indexes of keys and models that their list needs
+ * too, so that it adds no cost to charges.
  */
 
 /** A position in the list: of a charge its sequence, of a failure also its end and its id. */
@@ -20,6 +21,8 @@ export interface RequestListing {
   readonly keyId: string | undefined;
   /** Requests of the keys of this member. Undefined: of all keys. */
   readonly memberId?: string | undefined;
+  /** Requests of the keys that are in this team now. Undefined: of all keys. */
+  readonly teamId?: string | undefined;
   readonly model: string | undefined;
   readonly status: number | undefined;
   readonly errorCode: string | undefined;
@@ -47,6 +50,8 @@ export interface ListedRequest {
   readonly usage: ListedUsage | undefined;
   readonly costNano: bigint;
   readonly latencyMs: number | null;
+  /** The BYOK key that served the request. Then nothing was charged for the provider. */
+  readonly providerKeyId: string | null;
   readonly createdAtMs: number;
 }
 
@@ -56,8 +61,6 @@ export interface ShownRequest extends ListedRequest {
   readonly transactionId: string | null;
   /** True if the gateway counted, because the provider reported no usage. */
   readonly isEstimated: boolean | null;
-  /** The BYOK key that served the request. Then nothing was charged for the provider. */
-  readonly providerKeyId: string | null;
   readonly listPriceUsd: number | null;
   readonly queueMs: number | null;
   readonly firstTokenMs: number | null;
@@ -100,6 +103,7 @@ export async function listRequests(sql: Database, listing: RequestListing): Prom
         ${chargedMatches(sql, listing)} AS matches
       FROM (
         SELECT * FROM transactions WHERE organization_id = ${organizationId} AND type = 'usage'
+          ${indexed(sql, listing)}
           AND sequence <= ${upper.sequence.toString()}::bigint AND sequence > ${lower.toString()}::bigint
         ORDER BY sequence DESC LIMIT ${scanned}
       ) t ${asksFailure ? sql`LEFT JOIN LATERAL (SELECT * FROM failed_requests WHERE id = t.request_id LIMIT 1) e ON true` : sql``}
@@ -107,7 +111,7 @@ export async function listRequests(sql: Database, listing: RequestListing): Prom
       SELECT f.position, f.created_at AS failed_at, f.id, ${failedMatches(sql, listing)} AS matches
       FROM (
         SELECT * FROM failed_requests WHERE organization_id = ${organizationId} AND NOT is_charged
-          ${ofOwner(sql, listing)}
+          ${listing.keyId === undefined ? sql`` : sql`AND key_id = ${listing.keyId}`}
           AND (position, created_at, id) < (${upper.failed.position.toString()}::bigint,
             ${new Date(upper.failed.atMs)}, ${upper.failed.id})
           AND position >= ${lower.toString()}::bigint
@@ -155,11 +159,22 @@ interface RequestOwner {
 /** Returns the condition on the key of a request. */
 function ofOwner(
   sql: Database,
-  { keyId, memberId }: Pick<RequestListing, "keyId" | "memberId">,
+  { keyId, memberId, teamId }: Pick<RequestListing, "keyId" | "memberId" | "teamId">,
 ): SqlFragment {
-  const ofKey = keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`;
-  if (memberId === undefined) return ofKey;
-  return sql`${ofKey} AND key_id IN (SELECT id FROM api_keys WHERE owner_id = ${memberId})`;
+  const keysWhen = (condition: SqlFragment) =>
+    sql`AND key_id IS NOT NULL AND key_id IN (SELECT id FROM api_keys WHERE ${condition})`;
+  return sql`${keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`}
+    ${memberId === undefined ? sql`` : keysWhen(sql`owner_id = ${memberId}`)}
+    ${teamId === undefined ? sql`` : keysWhen(sql`team_id = ${teamId}`)}`;
+}
+
+/**
+ * Returns the condition that an index of transactions answers. Rows without it count among the examined ones only if
+ * no index has it.
+ */
+function indexed(sql: Database, { keyId, model }: RequestListing): SqlFragment {
+  if (keyId !== undefined) return sql`AND key_id = ${keyId}`;
+  return model === undefined ? sql`` : sql`AND model = ${model}`;
 }
 
 /** Returns undefined if the owner has no such request. */
@@ -171,7 +186,6 @@ export async function findRequest(
   const { organizationId } = owner;
   const [row] = await sql<ShownRow[]>`WITH page AS (${positionOf(sql, owner, id)})
     SELECT ${columns(sql)}, t.id AS transaction_id, t.estimated,
-      t.details ->> 'provider_key_id' AS provider_key_id,
       (t.details ->> 'list_price_usd')::double precision AS list_price_usd,
       coalesce((t.details ->> 'queue_ms')::integer, f.queue_ms) AS queue_ms,
       (t.details ->> 'first_token_ms')::integer AS first_token_ms,
@@ -182,7 +196,6 @@ export async function findRequest(
       ...listedRequest(row),
       transactionId: row.transaction_id,
       isEstimated: row.estimated,
-      providerKeyId: row.provider_key_id,
       listPriceUsd: row.list_price_usd,
       queueMs: row.queue_ms,
       firstTokenMs: row.first_token_ms,
@@ -290,8 +303,8 @@ async function lastSequence(sql: Database, organizationId: string, ms: number): 
 
 function scannedRows(listing: RequestListing): number {
   if (listing.user !== undefined || listing.sessionId !== undefined) return MAX_DETAILED_ROWS;
-  const { keyId, memberId, model, status, errorCode, fromMs, beforeMs } = listing;
-  const filters = [keyId, memberId, model, status, errorCode];
+  const { keyId, memberId, teamId, model, status, errorCode, fromMs, beforeMs } = listing;
+  const filters = [keyId, memberId, teamId, model, status, errorCode];
   if (filters.some((filter) => filter !== undefined)) return MAX_FILTERED_ROWS;
   const isDated = fromMs !== undefined || beforeMs !== undefined;
   return isDated ? MAX_DATED_ROWS : listing.limit + 1 + SPARE_ROWS;
@@ -299,10 +312,8 @@ function scannedRows(listing: RequestListing): number {
 
 /** Returns the condition on charges. `t` is the charge, `e` the row of its failure. */
 function chargedMatches(sql: Database, listing: RequestListing): SqlFragment {
-  const { keyId, memberId, model, status, errorCode, user, sessionId } = listing;
-  return sql`(true
-    ${keyId === undefined ? sql`` : sql`AND t.key_id IS NOT DISTINCT FROM ${keyId}`}
-    ${memberId === undefined ? sql`` : sql`AND t.key_id IS NOT NULL AND t.key_id IN (SELECT id FROM api_keys WHERE owner_id = ${memberId})`}
+  const { model, status, errorCode, user, sessionId } = listing;
+  return sql`(true ${ofOwner(sql, listing)}
     ${model === undefined ? sql`` : sql`AND t.model IS NOT DISTINCT FROM ${model}`}
     ${status === undefined ? sql`` : sql`AND coalesce(e.status, t.status) IS NOT DISTINCT FROM ${status}::integer`}
     ${errorCode === undefined ? sql`` : sql`AND ${chargedErrorCode(sql, sql`e`)} IS NOT DISTINCT FROM ${errorCode}`}
@@ -313,7 +324,7 @@ function chargedMatches(sql: Database, listing: RequestListing): SqlFragment {
 
 function failedMatches(sql: Database, listing: RequestListing): SqlFragment {
   const { model, status, errorCode, user, sessionId } = listing;
-  return sql`(true
+  return sql`(true ${ofOwner(sql, listing)}
     ${model === undefined ? sql`` : sql`AND f.model IS NOT DISTINCT FROM ${model}`}
     ${status === undefined ? sql`` : sql`AND f.status = ${status}::integer`}
     ${errorCode === undefined ? sql`` : sql`AND f.error_code = ${errorCode}`}
@@ -349,7 +360,7 @@ function columns(sql: Database): SqlFragment {
     coalesce(t.details ->> 'user', f.user_name) AS user_name,
     coalesce(t.details ->> 'session_id', f.session_id) AS session_id, t.prompt_tokens,
     t.completion_tokens, t.cached_prompt_tokens, t.reasoning_tokens, t.quantities,
-    coalesce(t.amount_nano, 0) AS amount_nano, coalesce(t.latency_ms, f.latency_ms) AS latency_ms,
+    t.details ->> 'provider_key_id' AS provider_key_id, coalesce(t.amount_nano, 0) AS amount_nano, coalesce(t.latency_ms, f.latency_ms) AS latency_ms,
     coalesce(t.created_at, f.created_at) AS created_at`;
 }
 
@@ -369,13 +380,13 @@ interface RequestRow {
   readonly quantities: Quantities | null;
   readonly amount_nano: bigint;
   readonly latency_ms: number | null;
+  readonly provider_key_id: string | null;
   readonly created_at: Date;
 }
 
 interface ShownRow extends RequestRow {
   readonly transaction_id: string | null;
   readonly estimated: boolean | null;
-  readonly provider_key_id: string | null;
   readonly list_price_usd: number | null;
   readonly queue_ms: number | null;
   readonly first_token_ms: number | null;
@@ -405,6 +416,7 @@ function listedRequest(row: RequestRow): ListedRequest {
           },
     costNano: -row.amount_nano,
     latencyMs: row.latency_ms,
+    providerKeyId: row.provider_key_id,
     createdAtMs: row.created_at.getTime(),
   };
 }

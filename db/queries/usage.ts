@@ -1,6 +1,7 @@
 import { SUMMED_UNITS } from "../../src/lib/units.ts";
 import { isoTime } from "../../src/lib/utc-time.ts";
 import type { Database, SqlFragment } from "../client.ts";
+import { type TopNames, topRows } from "./usage-top.ts";
 
 export const USAGE_GROUPS = ["model", "key", "provider", "team", "member", "user", "tag"] as const;
 export type UsageGroup = (typeof USAGE_GROUPS)[number];
@@ -24,6 +25,8 @@ export interface UsageListing {
   readonly fromMs: number | undefined;
   /** Hours, or days, that begin before it are listed. */
   readonly beforeMs: number | undefined;
+  /** Undefined: each name has rows of its own. Needs exactly one group. */
+  readonly top?: TopNames | undefined;
   readonly limit: number;
   readonly offset: number;
 }
@@ -32,6 +35,8 @@ export interface UsageRow {
   readonly startMs: number;
   /** Names by group. Null for requests that have none. */
   readonly names: Readonly<Partial<Record<UsageGroup, string | null>>>;
+  /** True for the sum of all names that are not among the top. */
+  readonly isRest: boolean;
   readonly requests: number;
   readonly errors: number;
   readonly promptTokens: number;
@@ -93,8 +98,17 @@ function sumsIn(
 
 /** Lists usage, earliest first, then by names. */
 export async function listUsage(sql: Database, listing: UsageListing): Promise<UsagePage> {
-  const { interval, groups, limit, offset } = listing;
+  const { interval, groups, limit, offset, top } = listing;
   const lines = (await findTotals(sql, listing)) ?? detailedLines(sql, listing);
+  if (top !== undefined) {
+    const column = COLUMNS[groups[0]!];
+    const rest = column === "value" ? OTHERS : undefined;
+    const ranked = { lines: lines.rows, column, rest, figures: FIGURES, interval, ...top };
+    return pageOf(
+      await sql<SummedRow[]>`${topRows(sql, ranked)} LIMIT ${limit + 1} OFFSET ${offset}`,
+      listing,
+    );
+  }
   // A query in the order of the list reads only the page.
   const isInOrder = lines.interval === interval;
   const isSummed = !isInOrder || !lines.areTotals;
@@ -110,6 +124,10 @@ export async function listUsage(sql: Database, listing: UsageListing): Promise<U
     FROM (${lines.rows}) lines
     ${isSummed ? sql`GROUP BY 1 ${joined(sql, by)}` : sql``}
     ORDER BY 1 ${joined(sql, by)} LIMIT ${limit + 1} OFFSET ${offset}`;
+  return pageOf(rows, listing);
+}
+
+function pageOf(rows: readonly SummedRow[], { groups, limit }: UsageListing): UsagePage {
   return {
     rows: rows.slice(0, limit).map((row) => usageRow(row, groups)),
     hasMore: rows.length > limit,
@@ -371,6 +389,7 @@ function dayOf(ms: number): string {
 
 interface SummedRow extends Readonly<Record<string, unknown>> {
   readonly starts_at: Date;
+  readonly is_rest?: boolean;
   readonly model?: string;
   readonly key_id?: string;
   readonly provider?: string;
@@ -394,6 +413,7 @@ function usageRow(row: SummedRow, groups: readonly UsageGroup[]): UsageRow {
   return {
     startMs: row.starts_at.getTime(),
     names: Object.fromEntries(groups.map((group) => [group, row[COLUMNS[group]] || null])),
+    isRest: row.is_rest === true,
     requests: Number(row.requests),
     errors: Number(row.errors),
     promptTokens: Number(row.prompt_tokens),

@@ -209,6 +209,9 @@ describe("a developer", () => {
     expect(usage.data.map((one: Json) => one.key_id)).toEqual([id]);
     const other = owner.state.person.member_id;
     expect((await read(`v1/usage?member_id=${other}`)).data).toEqual([]);
+    expect((await read(`v1/requests?member_id=${other}`)).data).toEqual([]);
+    const member = developer.state.person.member_id;
+    expect((await read(`v1/requests?member_id=${member}`)).data).toEqual(listed.data);
     const all = (await (await owner.call("GET", "v1/requests")).json()) as Json;
     expect(all.data.length).toBeGreaterThan(1);
     await developer.call("DELETE", `v1/keys/${id}`);

@@ -8,6 +8,7 @@ import { newId } from "../../src/lib/ids.ts";
 import { checkpointOf, settlement } from "../ledger/books.ts";
 import { addSecretKey } from "../support/api-keys.ts";
 import { type ChatGateway, startChatGateway } from "../support/chat-gateway.ts";
+import { addMember } from "../support/members.ts";
 import { until } from "../support/until.ts";
 
 interface Listed {
@@ -312,6 +313,24 @@ describe("pages of charged and failed requests", () => {
     await expectFound("user=even&status=402", (request) => {
       return request.user === "even" && request.status === 402;
     });
+    const [owner] = await gateway.sql<{ organization_id: string }[]>`
+      SELECT organization_id FROM failed_requests WHERE id = ANY (${ids}) LIMIT 1`;
+    const organizationId = owner!.organization_id;
+    const memberId = await addMember(gateway.sql, { organizationId });
+    await gateway.sql`INSERT INTO teams (id, organization_id, name, created_at)
+      VALUES ('team_listed', ${organizationId}, 'Listed', now())`;
+    await gateway.sql`INSERT INTO api_keys (id, organization_id, kind, name, key_hash, key_prefix, scopes,
+        team_id, owner_id)
+      VALUES ('key_a', ${organizationId}, 'secret', 'a', 'a', 'a', '{}', 'team_listed', NULL),
+        ('key_b', ${organizationId}, 'secret', 'b', 'b', 'b', '{}', NULL, ${memberId})`;
+    await expectFound("team_id=team_listed", ({ key_id }) => key_id === "key_a");
+    await expectFound(`member_id=${memberId}`, ({ key_id }) => key_id === "key_b");
+    await expectFound("team_id=team_listed&model=test/a", ({ model }) => model === "test/a");
+    expect(await walk(`team_id=team_listed&member_id=${memberId}`, managementKey)).toEqual([]);
+    expect(await walk("team_id=team_none", managementKey)).toEqual([]);
+    const other = await gateway.addOrganization();
+    expect(await walk("team_id=team_listed", other.managementKey)).toEqual([]);
+    expect(await walk(`member_id=${memberId}`, other.managementKey)).toEqual([]);
     const from = all[60]!.created_at;
     const to = all[20]!.created_at;
     await expectFound(`start_date=${from}&end_date=${to}`, ({ created_at }) => {
@@ -327,14 +346,24 @@ describe("pages of charged and failed requests", () => {
     await gateway.sql`DELETE FROM transactions WHERE organization_id = ${id}`;
     await gateway.sql`INSERT INTO transactions (organization_id, sequence, id, type, amount_nano,
         balance_after_nano, description, key_id, request_id, model, status, created_at)
-      SELECT ${id}, n, 'txn_many_' || n, 'usage', -5, 0, 'Chat', 'key_a', 'req_many_' || n,
-        CASE WHEN n = 5 THEN 'test/rare' ELSE 'test/a' END, 200, '2024-01-01'::timestamptz + n * interval '1 minute'
+      SELECT ${id}, n, 'txn_many_' || n, 'usage', -5, 0, 'Chat',
+        CASE WHEN n = 6 THEN 'key_rare' ELSE 'key_a' END, 'req_many_' || n,
+        CASE WHEN n = 5 THEN 'test/rare' ELSE 'test/a' END, CASE WHEN n = 5 THEN 499 ELSE 200 END, '2024-01-01'::timestamptz + n * interval '1 minute'
       FROM generate_series(1, 45000) n`;
     // One rare match behind all that one page looks at: pages without it say where to go on.
-    const first = await pageOf("model=test/rare", prepared.managementKey);
+    const first = await pageOf("status=499", prepared.managementKey);
     expect(first).toMatchObject({ data: [], has_more: true, last_id: "req_many_40001" });
-    const found = await walk("model=test/rare", prepared.managementKey);
+    const found = await walk("status=499", prepared.managementKey);
     expect(found.map((request) => request.id)).toEqual(["req_many_5"]);
+    // Keys and models have indexes: the first page finds one.
+    for (const [query, rare] of [
+      ["model=test/rare", "req_many_5"],
+      ["key_id=key_rare&model=test/a", "req_many_6"],
+      ["key_id=key_rare", "req_many_6"],
+    ] as const) {
+      const page = await pageOf(query, prepared.managementKey);
+      expect([query, page.data.map((request) => request.id)]).toEqual([query, [rare]]);
+    }
     // Dates are found by halving: no page in between.
     const old = await pageOf("limit=2&end_date=2024-01-01T00:10:00Z", prepared.managementKey);
     expect(old.data.map((request) => request.id)).toEqual(["req_many_10", "req_many_9"]);

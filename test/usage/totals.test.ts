@@ -1,7 +1,8 @@
 import { afterAll, expect, test } from "bun:test";
 import { connectDatabase, type Database, type SqlFragment } from "../../db/client.ts";
-import { listUsage, type UsageListing } from "../../db/queries/usage.ts";
+import { listUsage, type UsageListing, type UsageRow } from "../../db/queries/usage.ts";
 import { addUsageTotals, rollUpUsage } from "../../db/queries/usage-roll-up.ts";
+import { USAGE_METRICS, type UsageMetric } from "../../db/queries/usage-top.ts";
 import { openTestDatabase, type TestDatabase } from "../support/database.ts";
 import { addMember } from "../support/members.ts";
 import { until } from "../support/until.ts";
@@ -190,6 +191,59 @@ test("the totals answer what the detailed sums answer, whatever they are asked",
     ({ interval, groups }) => interval === "month" && groups[0] === "team",
   );
   expect(ofTeams!.rows.map(({ names }) => names.team)).toEqual([null, ...TEAMS, null, ...TEAMS]);
+}, 60_000);
+
+test("the largest names and the rest are those of the complete list, by each figure", async () => {
+  const database = await openTestDatabase(2);
+  databases.push(database);
+  const { sql } = database;
+  const organizationId = "org_top";
+  await chargeMany(sql, organizationId);
+  await addKeys(sql, organizationId);
+  expect(await usageFaults(sql)).toEqual([]);
+  const span = { fromMs: Date.parse(MONTHS[0]!), beforeMs: Date.parse("2026-04-04T00:00:00Z") };
+  const none = { keyId: undefined, model: undefined };
+  const figureOf = {
+    cost_usd: ({ costNano }) => Number(costNano),
+    requests: ({ requests }) => requests,
+    errors: ({ errors }) => errors,
+    tokens: ({ promptTokens, completionTokens }) => promptTokens + completionTokens,
+  } satisfies Record<UsageMetric, (row: UsageRow) => number>;
+  for (const group of ["model", "key", "user", "tag", "team", "member"] as const) {
+    const listed = { organizationId, ...none, groups: [group], ...span };
+    const all: UsageRow[] = [];
+    for (let offset = 0; ; offset += 1_000) {
+      const page = { interval: "day", limit: 1_000, offset } as const;
+      const { rows, hasMore } = await listUsage(sql, { ...listed, ...page });
+      all.push(...rows);
+      if (!hasMore) break;
+    }
+    for (const by of USAGE_METRICS) {
+      const sums = new Map<string | null, number>();
+      for (const row of all) {
+        const name = row.names[group]!;
+        if ((group === "user" || group === "tag") && name === "other") continue;
+        sums.set(name, (sums.get(name) ?? 0) + figureOf[by](row));
+      }
+      const top = [...sums].toSorted(([a, x], [b, y]) => y - x || ((a ?? "") < (b ?? "") ? -1 : 1));
+      const names = new Set(top.slice(0, 2).map(([name]) => name));
+      const expected = new Map<string, number>();
+      for (const row of all) {
+        const name = row.names[group]!;
+        const key = `${row.startMs} ${names.has(name) ? name : "rest"}`;
+        expected.set(key, (expected.get(key) ?? 0) + figureOf[by](row));
+      }
+      const page = { interval: "day", limit: 1_000, offset: 0, top: { count: 2, by } } as const;
+      const { rows } = await listUsage(sql, { ...listed, ...page });
+      const found = new Map(
+        rows.map((row) => [
+          `${row.startMs} ${row.isRest ? "rest" : row.names[group]}`,
+          figureOf[by](row),
+        ]),
+      );
+      expect({ group, by, found }).toEqual({ group, by, found: expected });
+    }
+  }
 }, 60_000);
 
 test("a page of usage reads few rows more than it shows, however many models, keys and users there are", async () => {

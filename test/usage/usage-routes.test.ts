@@ -168,6 +168,34 @@ describe("GET /v1/usage", () => {
     expect(await rowsOf(`group_by=user&offset=${Number.MAX_SAFE_INTEGER}`)).toEqual([]);
   });
 
+  test("with top has rows for the largest names, and one row for all others", async () => {
+    const tomorrow = new Date(Date.parse(today) + 86_400_000).toISOString().slice(0, 10);
+    const span = `start_date=${today}&end_date=${tomorrow}`;
+    const topOf = async (query: string, key?: string) =>
+      (await rowsOf(`${span}&${query}`, key)).map((row) => [
+        row.user,
+        String(row.is_rest),
+        row.requests,
+      ]);
+    expect(await topOf("group_by=user&top=1&top_by=requests")).toEqual([
+      ["ada", "false", 3],
+      [null, "true", 2],
+    ]);
+    expect(await topOf("group_by=user&top=3")).toEqual([
+      ['-1,"x"', "false", 1],
+      ["=cmd()", "false", 1],
+      ["ada", "false", 3],
+    ]);
+    expect((await topOf("group_by=user&top=1&top_by=errors"))[0]).toEqual(["ada", "false", 3]);
+    for (const by of ["cost_usd", "tokens"]) {
+      const rows = await rowsOf(`${span}&group_by=key&top=1&top_by=${by}`);
+      expect([by, sumOf(rows, "requests")]).toEqual([by, 5]);
+      expect(sumOf(rows, "cost_usd")).toBeCloseTo(Number(chargedNano) / 1e9, 12);
+    }
+    // A limited key sees no name, and no rest, of another key.
+    expect(await topOf("group_by=user&top=1", limitedKey)).toEqual([["ada", "false", 1]]);
+  });
+
   test("as CSV has the same figures, and no cell that a program of sheets would run", async () => {
     const response = await ask("group_by=user&format=csv");
     expect(response.headers.get("content-type")).toBe("text/csv; charset=utf-8");
@@ -232,6 +260,16 @@ describe("GET /v1/usage", () => {
     ["offset=-1", "offset"],
     ["key_id=", "key_id"],
     ["user=ada", "user"],
+    ["group_by=model&top=0&start_date=2026-01-01&end_date=2026-01-02", "top"],
+    ["group_by=model&top=201&start_date=2026-01-01&end_date=2026-01-02", "top"],
+    ["top=1&start_date=2026-01-01&end_date=2026-01-02", "top"],
+    ["group_by=model,key&top=1&start_date=2026-01-01&end_date=2026-01-02", "top"],
+    ["group_by=model&top=1&format=csv&start_date=2026-01-01&end_date=2026-01-02", "top"],
+    ["group_by=model&top=1", "top"],
+    ["group_by=model&top=1&start_date=2026-01-01", "top"],
+    ["group_by=model&top=1&start_date=2025-01-01&end_date=2026-02-06", "top"],
+    ["group_by=model&top_by=requests", "top_by"],
+    ["group_by=model&top=1&top_by=latency&start_date=2026-01-01&end_date=2026-01-02", "top_by"],
   ])("%s is 400 that names %s", async (query, param) => {
     const response = await ask(query);
     expect(response.status).toBe(400);

@@ -25,6 +25,8 @@ const filter = (maxLength: number) => Type.Optional(Type.String({ minLength: 1, 
 const requestsQuery = Type.Object(
   {
     key_id: filter(128),
+    team_id: filter(128),
+    member_id: filter(128),
     model: filter(256),
     status: Type.Optional(Type.Integer({ minimum: 100, maximum: 599 })),
     error_code: filter(128),
@@ -41,6 +43,8 @@ const requestsQuery = Type.Object(
 
 interface RequestsQuery extends TimeSpanQuery {
   readonly key_id?: string;
+  readonly team_id?: string;
+  readonly member_id?: string;
   readonly model?: string;
   readonly status?: number;
   readonly error_code?: string;
@@ -86,6 +90,11 @@ const request = Type.Object(
     usage: nullable(requestUsage),
     cost_usd: Type.Number(),
     latency_ms: nullable(Type.Integer()),
+    provider_key_id: nullable(
+      Type.String({
+        description: "The organization's provider key (BYOK) that served the request.",
+      }),
+    ),
     created_at: Type.String({ description: "Time of the charge, or of the failure." }),
   },
   { title: "ListedRequest" },
@@ -100,11 +109,6 @@ const shownRequest = Type.Object(
     estimated: nullable(
       Type.Boolean({
         description: "True if the gateway counted the tokens because the provider reported none.",
-      }),
-    ),
-    provider_key_id: nullable(
-      Type.String({
-        description: "The organization's provider key (BYOK) that served the request.",
       }),
     ),
     list_price_usd: nullable(
@@ -221,8 +225,8 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
 async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
   const span = timeSpan(query);
   const { organizationId } = key;
-  const { keyId: onlyKeyId, memberId } = shownKeys(key);
-  const owner = { organizationId, keyId: onlyKeyId, memberId };
+  const { keyId: onlyKeyId, memberId: onlyMemberId } = shownKeys(key);
+  const owner = { organizationId, keyId: onlyKeyId, memberId: onlyMemberId };
   const after = query.after && (await findRequestPosition(sql, owner, query.after));
   if (query.after !== undefined && !after) {
     throw new GatewayError(
@@ -234,20 +238,23 @@ async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
     );
   }
   const keyId = query.key_id ?? onlyKeyId;
-  const { requests, nextAfter } =
-    onlyKeyId !== undefined && keyId !== onlyKeyId
-      ? { requests: [], nextAfter: undefined }
-      : await listRequests(sql, {
-          ...{ organizationId, keyId, memberId },
-          model: query.model,
-          status: query.status,
-          errorCode: query.error_code,
-          user: query.user,
-          sessionId: query.session_id,
-          ...span,
-          after: after || undefined,
-          limit: query.limit ?? DEFAULT_PAGE,
-        });
+  const memberId = query.member_id ?? onlyMemberId;
+  const isOfOthers =
+    (onlyKeyId !== undefined && keyId !== onlyKeyId) ||
+    (onlyMemberId !== undefined && memberId !== onlyMemberId);
+  const { requests, nextAfter } = isOfOthers
+    ? { requests: [], nextAfter: undefined }
+    : await listRequests(sql, {
+        ...{ organizationId, keyId, memberId, teamId: query.team_id },
+        model: query.model,
+        status: query.status,
+        errorCode: query.error_code,
+        user: query.user,
+        sessionId: query.session_id,
+        ...span,
+        after: after || undefined,
+        limit: query.limit ?? DEFAULT_PAGE,
+      });
   return {
     object: "list",
     data: requests.map(requestShape),
@@ -262,7 +269,6 @@ function shownShape(shown: ShownRequest) {
     ...requestShape(shown),
     transaction_id: shown.transactionId,
     estimated: shown.isEstimated,
-    provider_key_id: shown.providerKeyId,
     list_price_usd: shown.listPriceUsd,
     queue_ms: shown.queueMs,
     first_token_ms: shown.firstTokenMs,
@@ -293,6 +299,7 @@ function requestShape({ usage, ...listed }: ListedRequest) {
           },
     cost_usd: usdNumber(listed.costNano),
     latency_ms: listed.latencyMs,
+    provider_key_id: listed.providerKeyId,
     created_at: isoTime(listed.createdAtMs),
   };
 }

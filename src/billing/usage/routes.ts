@@ -9,6 +9,7 @@ import {
   type UsageRow,
 } from "../../../db/queries/usage.ts";
 import { listLatencies } from "../../../db/queries/usage-latency.ts";
+import { USAGE_METRICS, type UsageMetric } from "../../../db/queries/usage-top.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import { shownKeys } from "../../http/limited-keys.ts";
 import { type Access, nullable, type RouteDefinition, route } from "../../http/route.ts";
@@ -26,6 +27,11 @@ import { bringUsageUpToDate } from "./usage.ts";
 
 const MS_PER_SECOND = 1_000;
 
+/** Most names with rows of their own. */
+const MAX_TOP = 200;
+/** Longest time with `top`, in days. */
+const MAX_TOP_DAYS = 400;
+const DAY_MS = 86_400_000;
 const id = { minLength: 1, maxLength: 128 };
 
 const usageQuery = Type.Object(
@@ -35,6 +41,20 @@ const usageQuery = Type.Object(
       Type.String({
         maxLength: 64,
         description: `A comma-separated list of ${USAGE_GROUPS.join(", ")}; not both user and tag, nor these with team or member.`,
+      }),
+    ),
+    top: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: MAX_TOP,
+        description:
+          "With one group: the number of names that have rows. All others are summed in one row of each interval.",
+      }),
+    ),
+    top_by: Type.Optional(
+      Type.Enum(USAGE_METRICS, {
+        default: "cost_usd",
+        description: "The figure whose sum over all intervals ranks the names.",
       }),
     ),
     key_id: Type.Optional(Type.String(id)),
@@ -52,6 +72,8 @@ const usageQuery = Type.Object(
 
 interface UsageQuery extends IntervalQuery {
   readonly group_by?: string;
+  readonly top?: number;
+  readonly top_by?: UsageMetric;
   readonly key_id?: string;
   readonly model?: string;
   readonly team_id?: string;
@@ -79,6 +101,9 @@ const usageRow = Type.Object(
     member_id: name("The owner that the key has now; null for keys without an owner"),
     user: name("`other`: users beyond the 1,000 largest of a day"),
     tag: name("An entry of metadata.tags; `other` as for users"),
+    is_rest: Type.Optional(
+      Type.Boolean({ description: "Only with `top`. True for the sum of all other names." }),
+    ),
     requests: Type.Integer({ description: "Charged and failed requests." }),
     errors: Type.Integer({
       description: "Requests among these that ended with a status of 400 or higher.",
@@ -161,6 +186,7 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
         const page = intervalPage(query);
         const { interval } = page;
         const groups = groupsOf(query);
+        const top = topOf(query, groups);
         const { keyId: onlyKeyId, memberId: onlyMemberId } = shownKeys(key);
         const keyId = query.key_id ?? onlyKeyId;
         const memberId = query.member_id ?? onlyMemberId;
@@ -173,10 +199,13 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
           : await listUsage(sql, {
               ...page,
               ...{ organizationId: key.organizationId, groups, keyId, model: query.model },
-              ...{ teamId: query.team_id, memberId },
+              ...{ teamId: query.team_id, memberId, top },
             });
         if (format === "csv") return csvResponse(rows, groups, interval, { hasMore, isUpToDate });
-        const data = rows.map((row) => usageShape(row, groups, interval));
+        const data = rows.map((row) => ({
+          ...usageShape(row, groups, interval),
+          ...(top && { is_rest: row.isRest }),
+        }));
         return jsonResponse({ data, has_more: hasMore, is_complete: isUpToDate });
       },
     },
@@ -239,6 +268,25 @@ function groupsOf({ group_by: text, interval }: UsageQuery): UsageGroup[] {
     throw invalidQuery("interval", "must be day or month if usage is grouped by user or tag");
   }
   return groups as UsageGroup[];
+}
+
+/** Returns the number and the rank of the names that have rows. Throws 400 if the other parameters do not fit. */
+function topOf(query: UsageQuery, groups: readonly UsageGroup[]) {
+  const { top, top_by: by, format } = query;
+  if (top === undefined && by === undefined) return undefined;
+  if (top === undefined) throw invalidQuery("top_by", "needs top");
+  // The ranking reads all rows of the time, so the time has a limit.
+  const { fromMs = Number.NEGATIVE_INFINITY, beforeMs = Number.POSITIVE_INFINITY } =
+    intervalPage(query);
+  if (beforeMs - fromMs > MAX_TOP_DAYS * DAY_MS) {
+    throw invalidQuery(
+      "top",
+      `needs start_date and end_date, at most ${MAX_TOP_DAYS} days from each other`,
+    );
+  }
+  if (groups.length !== 1) throw invalidQuery("top", "needs exactly one group in group_by");
+  if (format === "csv") throw invalidQuery("top", "cannot be used with format=csv");
+  return { count: top, by: by ?? "cost_usd" };
 }
 
 const SHOWN_NAMES: Readonly<Record<UsageGroup, string>> = {

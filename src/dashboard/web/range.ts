@@ -9,8 +9,8 @@ const DAY_MS = 86_400_000;
 const MAX_HOURLY_MS = 2 * DAY_MS;
 /** Longer ranges have months as intervals, so that one answer of the API contains all rows of a chart. */
 const MAX_DAILY_MS = 93 * DAY_MS;
-/** Longest range: 60 months. */
-const MAX_RANGE_MS = 1_827 * DAY_MS;
+/** Longest range, and age of the first listed month. The API ranks names over at most as many days. */
+const MAX_RANGE_MS = 400 * DAY_MS;
 const MS_PER_SECOND = 1_000;
 
 export type Interval = "hour" | "day" | "month";
@@ -40,7 +40,7 @@ export function parseRange(query: URLSearchParams, nowMs: number): Range | undef
   const [from, to] = [query.get("from"), query.get("to")];
   if (from || to) return customRange(from || to!, to || dayOf(nowMs), nowMs);
   const id = query.get("range") ?? "";
-  if (/^\d{4}-\d{2}$/.test(id)) return monthOf(id, nowMs);
+  if (/^20\d{2}-\d{2}$/.test(id)) return monthOf(id, nowMs);
   return Object.hasOwn(SLIDING_MS, id) || id === "month"
     ? rangeFrom(id as RangeId, nowMs)
     : undefined;
@@ -64,7 +64,7 @@ export function rangeFrom(id: RangeId, nowMs: number): Range {
 /** Returns a month, of the current one the days until today. Compares it to the same days of the month before. */
 function monthOf(month: string, nowMs: number): Range | undefined {
   const fromMs = parseDay(`${month}-01`);
-  if (fromMs === undefined || fromMs > nowMs || fromMs < nowMs - MAX_RANGE_MS) return undefined;
+  if (fromMs === undefined || fromMs > nowMs) return undefined;
   const previousMs = monthsAfter(fromMs, -1);
   const isCurrent = monthsAfter(fromMs, 1) > nowMs;
   const name = monthName(previousMs);

@@ -106,7 +106,8 @@ function Days({ range, onChoose }: DaysProps) {
     setInvalid(isValid ? undefined : field);
     if (isValid) onChoose(days);
   };
-  const error = (field: "from" | "to") => (field === invalid ? "Up to today, 5 years" : undefined);
+  const error = (field: "from" | "to") =>
+    field === invalid ? "At most 400 days, up to today" : undefined;
   return (
     <div class="days">
       <Field
