@@ -22,10 +22,11 @@ BEGIN
     AND starts_at >= v_day AND starts_at < v_day + interval '24 hours';
   INSERT INTO usage_totals (organization_id, kind, starts_at, value, requests, errors, prompt_tokens,
     completion_tokens, cached_tokens, reasoning_tokens, images, characters, duration_ms, search_units,
-    cost_nano, quantities)
+    cost_nano, fee_nano, provider_cost_nano, quantities)
   SELECT p_organization, grain, starts_at, key_id, sum(requests), sum(errors), sum(prompt_tokens),
     sum(completion_tokens), sum(cached_tokens), sum(reasoning_tokens), sum(images), sum(characters),
-    sum(duration_ms), sum(search_units), sum(cost_nano), usage_sum_quantities(quantities)
+    sum(duration_ms), sum(search_units), sum(cost_nano), sum(fee_nano),
+      sum(provider_cost_nano), usage_sum_quantities(quantities)
   FROM usage_rollups
   WHERE organization_id = p_organization AND grain IN ('hour', 'day', 'key_day')
     AND starts_at >= v_day AND starts_at < v_day + interval '24 hours'
@@ -33,7 +34,8 @@ BEGIN
   UNION ALL
   SELECT p_organization, kind, v_day, value, sum(requests), sum(errors), sum(prompt_tokens),
     sum(completion_tokens), sum(cached_tokens), sum(reasoning_tokens), sum(images), sum(characters),
-    sum(duration_ms), sum(search_units), sum(cost_nano), usage_sum_quantities(quantities)
+    sum(duration_ms), sum(search_units), sum(cost_nano), sum(fee_nano),
+      sum(provider_cost_nano), usage_sum_quantities(quantities)
   FROM usage_subjects
   WHERE organization_id = p_organization AND kind IN ('user', 'other_user', 'tag', 'other_tag')
     AND day = (v_day AT TIME ZONE 'UTC')::date

@@ -25,10 +25,11 @@ LANGUAGE sql SET enable_seqscan = off SET jit = off AS $$
   ), totalled AS (
     INSERT INTO usage_totals AS u (organization_id, kind, starts_at, value, requests, errors, prompt_tokens,
       completion_tokens, cached_tokens, reasoning_tokens, images, characters, duration_ms, search_units,
-      cost_nano, quantities)
+      cost_nano, fee_nano, provider_cost_nano, quantities)
     SELECT p_organization, 'other_' || kind, day::timestamp AT TIME ZONE 'UTC', '', sum(requests), sum(errors),
       sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens), sum(reasoning_tokens), sum(images),
-      sum(characters), sum(duration_ms), sum(search_units), sum(cost_nano), usage_sum_quantities(quantities)
+      sum(characters), sum(duration_ms), sum(search_units), sum(cost_nano), sum(fee_nano),
+      sum(provider_cost_nano), usage_sum_quantities(quantities)
     FROM folded GROUP BY kind, day
     ON CONFLICT (organization_id, kind, starts_at, value) DO UPDATE SET
       requests = u.requests + EXCLUDED.requests, errors = u.errors + EXCLUDED.errors,
@@ -39,14 +40,17 @@ LANGUAGE sql SET enable_seqscan = off SET jit = off AS $$
       images = u.images + EXCLUDED.images, characters = u.characters + EXCLUDED.characters,
       duration_ms = u.duration_ms + EXCLUDED.duration_ms,
       search_units = u.search_units + EXCLUDED.search_units, cost_nano = u.cost_nano + EXCLUDED.cost_nano,
+      fee_nano = u.fee_nano + EXCLUDED.fee_nano,
+      provider_cost_nano = u.provider_cost_nano + EXCLUDED.provider_cost_nano,
       quantities = coalesce(usage_add_quantities(u.quantities, EXCLUDED.quantities), u.quantities, EXCLUDED.quantities)
   )
   INSERT INTO usage_subjects AS u (organization_id, kind, day, value, key_id, model, provider, requests,
     errors, prompt_tokens, completion_tokens, cached_tokens, reasoning_tokens, images, characters,
-    duration_ms, search_units, cost_nano, quantities)
+    duration_ms, search_units, cost_nano, fee_nano, provider_cost_nano, quantities)
   SELECT p_organization, 'other_' || kind, day, '', key_id, model, provider, sum(requests), sum(errors),
     sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens), sum(reasoning_tokens), sum(images),
-    sum(characters), sum(duration_ms), sum(search_units), sum(cost_nano), usage_sum_quantities(quantities)
+    sum(characters), sum(duration_ms), sum(search_units), sum(cost_nano), sum(fee_nano),
+      sum(provider_cost_nano), usage_sum_quantities(quantities)
   FROM folded GROUP BY kind, day, key_id, model, provider
   ON CONFLICT (organization_id, kind, day, value, key_id, model, provider) DO UPDATE SET
     requests = u.requests + EXCLUDED.requests, errors = u.errors + EXCLUDED.errors,
@@ -56,5 +60,7 @@ LANGUAGE sql SET enable_seqscan = off SET jit = off AS $$
     reasoning_tokens = u.reasoning_tokens + EXCLUDED.reasoning_tokens, images = u.images + EXCLUDED.images,
     characters = u.characters + EXCLUDED.characters, duration_ms = u.duration_ms + EXCLUDED.duration_ms,
     search_units = u.search_units + EXCLUDED.search_units, cost_nano = u.cost_nano + EXCLUDED.cost_nano,
+    fee_nano = u.fee_nano + EXCLUDED.fee_nano,
+    provider_cost_nano = u.provider_cost_nano + EXCLUDED.provider_cost_nano,
     quantities = coalesce(usage_add_quantities(u.quantities, EXCLUDED.quantities), u.quantities, EXCLUDED.quantities)
 $$;

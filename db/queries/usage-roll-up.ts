@@ -30,6 +30,29 @@ export async function addUsageTotals(sql: Database, organizationId: string): Pro
   });
 }
 
+/**
+ * Adds the latest day of the organization's usage that the sums over all organizations do not contain yet. Returns false
+ * if there is none.
+ */
+export async function addUsageToGateway(sql: Database, organizationId: string): Promise<boolean> {
+  return sql.begin(async (transaction) => {
+    await transaction`SELECT set_config('statement_timeout', ${String(TOTALS_TIMEOUT_MS)}, true)`;
+    const [row] = await transaction<{ was_outside: boolean }[]>`
+      SELECT usage_add_to_gateway(${organizationId}) AS was_outside`;
+    return row!.was_outside;
+  });
+}
+
+/** Returns organizations with days that the sums over all organizations do not contain. */
+export async function organizationsOutsideGateway(
+  sql: Database,
+  atMost: number,
+): Promise<string[]> {
+  const rows = await sql<{ organization_id: string }[]>`
+    SELECT organization_id FROM usage_cursors WHERE gateway_since > '-infinity' LIMIT ${atMost}`;
+  return rows.map((row) => row.organization_id);
+}
+
 export async function organizationsWithoutTotals(sql: Database, atMost: number): Promise<string[]> {
   const rows = await sql<{ organization_id: string }[]>`
     SELECT organization_id FROM usage_cursors WHERE totals_since > '-infinity' LIMIT ${atMost}`;

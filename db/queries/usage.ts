@@ -17,6 +17,7 @@ export interface UsageListing {
   readonly groups: readonly UsageGroup[];
   readonly keyId: string | undefined;
   readonly model: string | undefined;
+  readonly provider?: string | undefined;
   /** Only usage of keys that have this team now. */
   readonly teamId?: string | undefined;
   /** Only usage of keys that have this owner now. */
@@ -48,6 +49,8 @@ export interface UsageRow {
   readonly durationMs: number;
   readonly searchUnits: number;
   readonly costNano: bigint;
+  readonly feeNano: bigint;
+  readonly providerCostNano: bigint;
   /** Sums of `UNITS_WITHOUT_COLUMN`, by their stored names. */
   readonly quantities: Readonly<Record<string, number>>;
 }
@@ -77,18 +80,20 @@ const FIGURE_COLUMNS = [
   "duration_ms",
   "search_units",
   "cost_nano",
+  "fee_nano",
+  "provider_cost_nano",
 ];
 
 /** Units whose sums are in the column `quantities`. */
 export const UNITS_WITHOUT_COLUMN = SUMMED_UNITS.filter(
   ({ stored }) => !FIGURE_COLUMNS.includes(stored),
 );
-const FIGURES = [...FIGURE_COLUMNS, ...UNITS_WITHOUT_COLUMN.map(({ stored }) => stored)];
+export const FIGURES = [...FIGURE_COLUMNS, ...UNITS_WITHOUT_COLUMN.map(({ stored }) => stored)];
 
 /** Returns the rows of a table of sums, with the units that have no column as columns. */
-function sumsIn(
+export function sumsIn(
   sql: Database,
-  table: "usage_rollups" | "usage_subjects" | "usage_totals",
+  table: "usage_rollups" | "usage_subjects" | "usage_totals" | "usage_gateway",
 ): SqlFragment {
   const columns = UNITS_WITHOUT_COLUMN.map(
     ({ stored }) => sql`, coalesce((quantities->>${stored}::text)::bigint, 0) AS ${sql(stored)}`,
@@ -144,7 +149,7 @@ const COLUMNS = {
   tag: "value",
 } as const satisfies Record<UsageGroup, string>;
 
-function joined(sql: Database, fragments: readonly SqlFragment[]): SqlFragment {
+export function joined(sql: Database, fragments: readonly SqlFragment[]): SqlFragment {
   return fragments.reduce((all, one) => sql`${all}${one}`, sql``);
 }
 
@@ -175,9 +180,9 @@ async function findTotals(sql: Database, listing: UsageListing): Promise<Lines |
 
 /** Returns the kind of `usage_totals` that answers the query. Returns undefined if none does. */
 function kindOfTotals(listing: UsageListing): string | undefined {
-  const { groups, keyId, model } = listing;
+  const { groups, keyId, model, provider } = listing;
   const [group, ...further] = groups;
-  if (keyId !== undefined || model !== undefined) return undefined;
+  if (keyId !== undefined || model !== undefined || provider !== undefined) return undefined;
   if (dependsOnKeys(listing)) {
     const isOfKeys = groups.every((one) => one === "key" || one === "team" || one === "member");
     return isOfKeys && !isHourly(listing) ? "key_day" : undefined;
@@ -358,9 +363,11 @@ function subjects(sql: Database, listing: UsageListing, kind: "user" | "tag"): S
 }
 
 /** Compares names as usage_name shortens the stored ones. */
-function matching(sql: Database, { keyId, model, teamId, memberId }: UsageListing): SqlFragment {
+function matching(sql: Database, listing: UsageListing): SqlFragment {
+  const { keyId, model, provider, teamId, memberId } = listing;
   return sql`${keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`}
     ${model === undefined ? sql`` : sql`AND model = usage_name(${model})`}
+    ${provider === undefined ? sql`` : sql`AND provider = usage_name(${provider})`}
     ${teamId === undefined ? sql`` : sql`AND team_id = ${teamId}`}
     ${memberId === undefined ? sql`` : sql`AND owner_id = ${memberId}`}`;
 }
@@ -387,7 +394,7 @@ function dayOf(ms: number): string {
   return isoTime(ms).slice(0, 10);
 }
 
-interface SummedRow extends Readonly<Record<string, unknown>> {
+export interface SummedRow extends Readonly<Record<string, unknown>> {
   readonly starts_at: Date;
   readonly is_rest?: boolean;
   readonly model?: string;
@@ -407,6 +414,8 @@ interface SummedRow extends Readonly<Record<string, unknown>> {
   readonly duration_ms: string;
   readonly search_units: string;
   readonly cost_nano: string;
+  readonly fee_nano: string;
+  readonly provider_cost_nano: string;
 }
 
 function usageRow(row: SummedRow, groups: readonly UsageGroup[]): UsageRow {
@@ -414,6 +423,13 @@ function usageRow(row: SummedRow, groups: readonly UsageGroup[]): UsageRow {
     startMs: row.starts_at.getTime(),
     names: Object.fromEntries(groups.map((group) => [group, row[COLUMNS[group]] || null])),
     isRest: row.is_rest === true,
+    ...figuresIn(row),
+  };
+}
+
+/** Returns the figures of a row of sums. */
+export function figuresIn(row: SummedRow): Omit<UsageRow, "startMs" | "names" | "isRest"> {
+  return {
     requests: Number(row.requests),
     errors: Number(row.errors),
     promptTokens: Number(row.prompt_tokens),
@@ -425,6 +441,8 @@ function usageRow(row: SummedRow, groups: readonly UsageGroup[]): UsageRow {
     durationMs: Number(row.duration_ms),
     searchUnits: Number(row.search_units),
     costNano: BigInt(row.cost_nano),
+    feeNano: BigInt(row.fee_nano),
+    providerCostNano: BigInt(row.provider_cost_nano),
     quantities: Object.fromEntries(
       UNITS_WITHOUT_COLUMN.map(({ stored }) => [stored, Number(row[stored])]),
     ),

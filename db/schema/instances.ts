@@ -32,6 +32,10 @@ export const instances = pgTable("instances", {
   heartbeatAt: timestamp("heartbeat_at", { withTimezone: true })
     .notNull()
     .default(sql`clock_timestamp()`),
+  /** Version of the gateway. Null: 1.0, or not reported yet. */
+  version: text("version"),
+  /** Since then it takes no new connections and finishes its requests. */
+  drainingSince: timestamp("draining_since", { withTimezone: true }),
 });
 
 /**

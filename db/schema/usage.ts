@@ -31,11 +31,21 @@ export const usageCursors = pgTable(
     totalsSince: timestamp("totals_since", { withTimezone: true })
       .notNull()
       .default(sql`'-infinity'`),
+    /**
+     * The sums over all organizations contain the organization's usage from this day on, and its sums have the fees and
+     * the provider costs of these days. `infinity`: of no day yet.
+     */
+    gatewaySince: timestamp("gateway_since", { withTimezone: true })
+      .notNull()
+      .default(sql`'infinity'`),
   },
   (table) => [
     index("usage_cursors_lacking")
       .on(table.organizationId)
       .where(sql`${table.totalsSince} > '-infinity'`),
+    index("usage_cursors_outside_gateway")
+      .on(table.organizationId)
+      .where(sql`${table.gatewaySince} > '-infinity'`),
   ],
 );
 
@@ -58,6 +68,13 @@ const figures = () => {
      * Sum of charges in nano-USD, without those that were refunded because their answers were never sent.
      */
     costNano: sum("cost_nano"),
+    /** Part of cost_nano that is the fee of plans. */
+    feeNano: sum("fee_nano").default(sql`0`),
+    /**
+     * Provider cost by the catalogue, in nano-USD: charges without fees. Answers that were never
+     * sent stay in it, because providers charge for them.
+     */
+    providerCostNano: sum("provider_cost_nano").default(sql`0`),
     /**
      * Sums of the ledger's quantities that have no column here, by their stored names. Null if there are none.
      */
@@ -95,6 +112,10 @@ export const usageRollups = pgTable(
       ],
     }),
     index("usage_rollups_time").on(table.organizationId, table.grain, table.startsAt),
+    /** Finds the sums of all organizations. */
+    index("usage_rollups_of_gateway")
+      .on(table.grain, table.startsAt)
+      .where(sql`${table.grain} IN ('hour', 'day')`),
   ],
 );
 
@@ -157,6 +178,55 @@ export const usageTotals = pgTable(
     index("usage_totals_cost")
       .on(table.organizationId, table.kind, table.startsAt, table.costNano)
       .where(sql`${table.kind} IN ('user', 'tag')`),
+    /** Finds the totals of all organizations. */
+    index("usage_totals_of_gateway")
+      .on(table.kind, table.startsAt)
+      .where(sql`${table.kind} IN ('hour', 'day')`),
+  ],
+);
+
+/**
+ * Sums over all organizations, by time, model and provider. Each transaction that adds usage of an organization adds it
+ * here too, if its day is not before the `gateway_since` of the organization's cursor.
+ */
+export const usageGateway = pgTable(
+  "usage_gateway",
+  {
+    /** `hour` or `day`; UTC. */
+    grain: text("grain").notNull(),
+    startsAt: timestamp("starts_at", { withTimezone: true }).notNull(),
+    model: text("model").notNull(),
+    provider: text("provider").notNull(),
+    ...figures(),
+  },
+  (table) => [
+    primaryKey({
+      name: "usage_gateway_pk",
+      columns: [table.grain, table.startsAt, table.model, table.provider],
+    }),
+  ],
+);
+
+/**
+ * Latencies of the answered requests of all organizations, counted in buckets (function usage_bucket). Model and
+ * provider are empty in those that were counted before there was this table.
+ */
+export const usageGatewayLatencies = pgTable(
+  "usage_gateway_latencies",
+  {
+    /** `hour` or `day`; UTC. */
+    grain: text("grain").notNull(),
+    startsAt: timestamp("starts_at", { withTimezone: true }).notNull(),
+    model: text("model").notNull(),
+    provider: text("provider").notNull(),
+    bucket: smallint("bucket").notNull(),
+    requests: bigint("requests", { mode: "bigint" }).notNull(),
+  },
+  (table) => [
+    primaryKey({
+      name: "usage_gateway_latencies_pk",
+      columns: [table.grain, table.startsAt, table.model, table.provider, table.bucket],
+    }),
   ],
 );
 

@@ -23,6 +23,7 @@ import { billingRoutes } from "../billing/payment-methods/routes.ts";
 import { requestRoutes } from "../billing/requests/routes.ts";
 import { subscriptionRoutes } from "../billing/subscriptions/routes.ts";
 import { Subscriptions } from "../billing/subscriptions/subscriptions.ts";
+import { gatewayUsageRoutes } from "../billing/usage/gateway-routes.ts";
 import { usageRoutes } from "../billing/usage/routes.ts";
 import { type DashboardDependencies, dashboardRoutes } from "../dashboard/routes.ts";
 import type { Offers } from "../dashboard/settings.ts";
@@ -80,6 +81,7 @@ export function mountedRoutes(
     ),
     ...requestRoutes(sql),
     ...usageRoutes(sql),
+    ...gatewayUsageRoutes(sql),
     ...auditRoutes(sql),
     ...organizationRoutes({ sql, organizations: admin.organizations }),
     ...responseCacheRoutes({ ...services, sql: services.background }),

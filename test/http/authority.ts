@@ -193,6 +193,7 @@ export const AUTHORITY: Readonly<Record<string, Authority>> = {
   "POST /v1/admin/password_links": "operator",
   "POST /v1/admin/organizations/{id}/invitations": "operator",
   "GET /v1/admin/audit_log": "operator",
+  "GET /v1/admin/usage": "operator",
   "GET /healthz": "public",
   "GET /readyz": "public",
   "GET /metrics": "public",

@@ -276,6 +276,7 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "PATCH /v1/admin/organizations/{id}": NONE,
   "POST /v1/admin/organizations/{id}/adjustments": NONE,
   "POST /v1/admin/organizations/{id}/refunds": NONE,
+  "GET /v1/admin/usage": NONE,
   "GET /v1/admin/providers": NONE,
   "POST /v1/admin/providers": NONE,
   "GET /v1/admin/providers/{id}": NONE,

@@ -632,6 +632,7 @@ async function recordOperators(recorder: Recorder): Promise<void> {
   });
   await recordConfiguration(recorder);
   await recorder.record("admin.audit_log.list");
+  await recorder.record("admin.usage.retrieve", { query: "?group_by=organization" });
   await recorder.record("audit_log.list");
 }
 

@@ -71,11 +71,18 @@ test("a migration that does not get its locks is tried again until it does", asy
     await sql`DROP TABLE passkeys, passkey_challenges`;
     await sql`DROP TABLE identity_providers, person_identities, account_links, invitations, team_members, teams, members, people CASCADE`;
     await sql`ALTER TABLE api_keys DROP COLUMN team_id, DROP COLUMN owner_id`;
-    await sql`ALTER TABLE dashboard_sessions DROP COLUMN person_id`;
+    await sql`ALTER TABLE dashboard_sessions DROP COLUMN person_id, DROP COLUMN viewed_organization_id`;
     await sql`DROP AGGREGATE usage_sum_quantities(jsonb)`;
     for (const table of ["usage_rollups", "usage_subjects", "usage_totals"]) {
-      await sql`ALTER TABLE ${sql(table)} DROP COLUMN quantities`;
+      await sql`ALTER TABLE ${sql(table)} DROP COLUMN quantities, DROP COLUMN fee_nano,
+        DROP COLUMN provider_cost_nano`;
     }
+    await sql`DROP TABLE usage_gateway, usage_gateway_latencies, circuit_openings, provider_key_failures`;
+    await sql`DROP INDEX usage_rollups_of_gateway, usage_totals_of_gateway`;
+    await sql`ALTER TABLE usage_cursors DROP COLUMN gateway_since`;
+    await sql`ALTER TABLE instances DROP COLUMN version, DROP COLUMN draining_since`;
+    await sql`ALTER TABLE transactions DROP COLUMN fee_nano`;
+    await sql`ALTER TABLE attempts DROP COLUMN fee_nano`;
     const lines: string[] = [];
     let migrating: Promise<void> | undefined;
     await sql.begin(async (transaction) => {

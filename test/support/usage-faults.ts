@@ -1,6 +1,8 @@
 import { type Database, inOneSnapshot } from "../../db/client.ts";
 import {
+  addUsageToGateway,
   addUsageTotals,
+  organizationsOutsideGateway,
   organizationsWithNewUsage,
   organizationsWithoutTotals,
   rollUpUsage,
@@ -11,11 +13,13 @@ export async function rollUpAll(sql: Database, most = 500): Promise<void> {
   for (;;) {
     const organizations = await organizationsWithNewUsage(sql, 1_000);
     const lacking = await organizationsWithoutTotals(sql, 1_000);
-    if (organizations.length + lacking.length === 0) return;
+    const outside = await organizationsOutsideGateway(sql, 1_000);
+    if (organizations.length + lacking.length + outside.length === 0) return;
     for (const organizationId of organizations) {
       while (await rollUpUsage(sql, organizationId, most));
     }
     for (const organizationId of lacking) while (await addUsageTotals(sql, organizationId));
+    for (const organizationId of outside) while (await addUsageToGateway(sql, organizationId));
   }
 }
 
@@ -111,11 +115,35 @@ export async function usageFaults(sql: Database): Promise<Record<string, unknown
         u.requests::text AS usage, c.errors::text AS errors, u.errors::text AS usage_errors
       FROM counted c FULL JOIN usage u USING (organization_id)
       WHERE (coalesce(c.requests, 0), coalesce(c.errors, 0)) <> (coalesce(u.requests, 0), coalesce(u.errors, 0))`),
+    ...(await snapshot`
+      WITH organizations AS (
+        SELECT grain, starts_at, model, provider, ${sums(sql)} FROM usage_rollups
+        WHERE grain IN ('hour', 'day') GROUP BY 1, 2, 3, 4
+      ), gateway AS (
+        SELECT grain, starts_at, model, provider, ${sums(sql)} FROM usage_gateway GROUP BY 1, 2, 3, 4
+      )
+      SELECT 'sums over all organizations differ' AS fault, grain, starts_at, model, provider,
+        o.figures, g.figures AS gateway
+      FROM organizations o FULL JOIN gateway g USING (grain, starts_at, model, provider)
+      WHERE o.figures IS DISTINCT FROM g.figures`),
+    ...(await snapshot`
+      SELECT 'fees are not those of the ledger' AS fault, organization_id, l.fee::text, u.fee::text AS usage
+      FROM (
+        SELECT organization_id, sum(fee) AS fee FROM (
+          SELECT organization_id, fee_nano AS fee FROM transactions WHERE type = 'usage'
+          UNION ALL
+          SELECT c.organization_id, -c.fee_nano
+          FROM transactions r JOIN transactions c ON c.request_id = r.refunded_request_id
+        ) recorded GROUP BY 1 HAVING count(*) = count(fee)
+      ) l JOIN (
+        SELECT organization_id, sum(fee_nano) AS fee FROM usage_rollups WHERE grain = 'day' GROUP BY 1
+      ) u USING (organization_id)
+      WHERE l.fee <> u.fee`),
   ]);
 }
 
 function sums(sql: Database) {
   return sql`row(sum(requests), sum(errors), sum(prompt_tokens), sum(completion_tokens), sum(cached_tokens),
     sum(reasoning_tokens), sum(images), sum(characters), sum(duration_ms), sum(search_units),
-    sum(cost_nano), usage_sum_quantities(quantities))::text AS figures`;
+    sum(cost_nano), sum(fee_nano), sum(provider_cost_nano), usage_sum_quantities(quantities))::text AS figures`;
 }

@@ -1,8 +1,7 @@
-import { type TProperties, Type } from "typebox";
+import { Type } from "typebox";
 import type { Database } from "../../../db/client.ts";
 import {
   listUsage,
-  UNITS_WITHOUT_COLUMN,
   USAGE_GROUPS,
   type UsageGroup,
   type UsageInterval,
@@ -13,8 +12,7 @@ import { USAGE_METRICS, type UsageMetric } from "../../../db/queries/usage-top.t
 import { jsonResponse } from "../../http/error-response.ts";
 import { shownKeys } from "../../http/limited-keys.ts";
 import { type Access, nullable, type RouteDefinition, route } from "../../http/route.ts";
-import { usdNumber, usdText } from "../../lib/money.ts";
-import { UNITS } from "../../lib/units.ts";
+import { usdNumber } from "../../lib/money.ts";
 import {
   dateOf,
   type IntervalQuery,
@@ -24,8 +22,7 @@ import {
   invalidQuery,
 } from "./interval-query.ts";
 import { bringUsageUpToDate } from "./usage.ts";
-
-const MS_PER_SECOND = 1_000;
+import { csvResponse, figureFields, figuresShape, isComplete } from "./usage-report.ts";
 
 /** Most names with rows of their own. */
 const MAX_TOP = 200;
@@ -84,50 +81,31 @@ interface UsageQuery extends IntervalQuery {
 const name = (description: string) =>
   Type.Optional(nullable(Type.String({ description: `Only if grouped by it. ${description}.` })));
 
-const furtherUnits: TProperties = {};
-for (const unit of UNITS_WITHOUT_COLUMN) {
-  const { description } = unit;
-  if ("seconds" in unit) furtherUnits[unit.seconds] = Type.Number({ description });
-  else furtherUnits[unit.stored] = Type.Integer({ description });
-}
+/** The names of a row of usage. */
+export const nameFields = {
+  model: name("Null for requests whose model was not found"),
+  key_id: name("The key that was charged"),
+  provider: name("Null for requests that reached no provider"),
+  team_id: name("The team that the key has now; null for keys without a team"),
+  member_id: name("The owner that the key has now; null for keys without an owner"),
+  user: name("`other`: users beyond the 1,000 largest of a day"),
+  tag: name("An entry of metadata.tags; `other` as for users"),
+};
 
 const usageRow = Type.Object(
   {
     date: intervalDate,
-    model: name("Null for requests whose model was not found"),
-    key_id: name("The key that was charged"),
-    provider: name("Null for requests that reached no provider"),
-    team_id: name("The team that the key has now; null for keys without a team"),
-    member_id: name("The owner that the key has now; null for keys without an owner"),
-    user: name("`other`: users beyond the 1,000 largest of a day"),
-    tag: name("An entry of metadata.tags; `other` as for users"),
+    ...nameFields,
     is_rest: Type.Optional(
       Type.Boolean({ description: "Only with `top`. True for the sum of all other names." }),
     ),
-    requests: Type.Integer({ description: "Charged and failed requests." }),
-    errors: Type.Integer({
-      description: "Requests among these that ended with a status of 400 or higher.",
-    }),
-    prompt_tokens: Type.Integer(),
-    completion_tokens: Type.Integer(),
-    cached_tokens: Type.Integer(),
-    reasoning_tokens: Type.Integer(),
-    images: Type.Integer(),
-    characters: Type.Integer(),
-    seconds: Type.Number(),
-    search_units: Type.Integer({ description: UNITS.search_unit.description }),
-    ...furtherUnits,
+    ...figureFields,
     cost_usd: Type.Number({
       description: "Charges, minus the charges of answers that were never delivered.",
     }),
   },
   { title: "UsageTotals" },
 );
-
-const isComplete = Type.Boolean({
-  description:
-    "False while requests made before an upgrade or during a burst are still being added.",
-});
 
 const usageList = Type.Object(
   {
@@ -185,7 +163,7 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
         const { format = "json" } = query;
         const page = intervalPage(query);
         const { interval } = page;
-        const groups = groupsOf(query);
+        const groups = parseGroups(query, USAGE_GROUPS);
         const top = topOf(query, groups);
         const { keyId: onlyKeyId, memberId: onlyMemberId } = shownKeys(key);
         const keyId = query.key_id ?? onlyKeyId;
@@ -201,7 +179,15 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
               ...{ organizationId: key.organizationId, groups, keyId, model: query.model },
               ...{ teamId: query.team_id, memberId, top },
             });
-        if (format === "csv") return csvResponse(rows, groups, interval, { hasMore, isUpToDate });
+        if (format === "csv") {
+          const lines = rows.map((row) => ({
+            names: Object.values(names(row, groups, interval)),
+            figures: row,
+            amounts: { cost_usd: row.costNano },
+          }));
+          const columns = ["date", ...groups.map((group) => SHOWN_NAMES[group])];
+          return csvResponse({ columns, amounts: ["cost_usd"], lines, hasMore, isUpToDate });
+        }
         const data = rows.map((row) => ({
           ...usageShape(row, groups, interval),
           ...(top && { is_rest: row.isRest }),
@@ -248,15 +234,15 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
  * Returns the groups of the query. Throws 400 if a group is unknown or repeated, or if the groups cannot be
  * combined with each other or with the interval.
  */
-function groupsOf({ group_by: text, interval }: UsageQuery): UsageGroup[] {
+export function parseGroups<Group extends string>(
+  { group_by: text, interval }: Pick<UsageQuery, "group_by" | "interval">,
+  allowed: readonly Group[],
+): Group[] {
   if (text === undefined) return [];
-  const groups = text.split(",");
+  const groups: readonly string[] = text.split(",");
   for (const [index, group] of groups.entries()) {
-    if (!USAGE_GROUPS.includes(group as UsageGroup) || groups.indexOf(group) !== index) {
-      throw invalidQuery(
-        "group_by",
-        `must be a list of ${USAGE_GROUPS.join(", ")}, each at most once`,
-      );
+    if (!allowed.includes(group as Group) || groups.indexOf(group) !== index) {
+      throw invalidQuery("group_by", `must be a list of ${allowed.join(", ")}, each at most once`);
     }
   }
   const subjects = groups.filter((group) => group === "user" || group === "tag");
@@ -267,7 +253,7 @@ function groupsOf({ group_by: text, interval }: UsageQuery): UsageGroup[] {
   if (subjects.length > 0 && interval === "hour") {
     throw invalidQuery("interval", "must be day or month if usage is grouped by user or tag");
   }
-  return groups as UsageGroup[];
+  return groups as Group[];
 }
 
 /** Returns the number and the rank of the names that have rows. Throws 400 if the other parameters do not fit. */
@@ -289,7 +275,8 @@ function topOf(query: UsageQuery, groups: readonly UsageGroup[]) {
   return { count: top, by: by ?? "cost_usd" };
 }
 
-const SHOWN_NAMES: Readonly<Record<UsageGroup, string>> = {
+/** The members of a row that name its groups. */
+export const SHOWN_NAMES = {
   model: "model",
   key: "key_id",
   provider: "provider",
@@ -297,12 +284,12 @@ const SHOWN_NAMES: Readonly<Record<UsageGroup, string>> = {
   member: "member_id",
   user: "user",
   tag: "tag",
-};
+} as const satisfies Record<UsageGroup, string>;
 
 function usageShape(row: UsageRow, groups: readonly UsageGroup[], interval: UsageInterval) {
   return {
     ...names(row, groups, interval),
-    ...Object.fromEntries(FIGURES.map(([figure, of]) => [figure, of(row)])),
+    ...figuresShape(row),
     cost_usd: usdNumber(row.costNano),
   };
 }
@@ -315,61 +302,4 @@ function names(
   const shown: Record<string, string | null> = { date: dateOf(row.startMs, interval) };
   for (const group of groups) shown[SHOWN_NAMES[group]] = row.names[group] ?? null;
   return shown;
-}
-
-type Figure = readonly [name: string, of: (row: UsageRow) => number];
-
-const FIGURES: readonly Figure[] = [
-  ["requests", (row) => row.requests],
-  ["errors", (row) => row.errors],
-  ["prompt_tokens", (row) => row.promptTokens],
-  ["completion_tokens", (row) => row.completionTokens],
-  ["cached_tokens", (row) => row.cachedTokens],
-  ["reasoning_tokens", (row) => row.reasoningTokens],
-  ["images", (row) => row.images],
-  ["characters", (row) => row.characters],
-  ["seconds", (row) => row.durationMs / MS_PER_SECOND],
-  ["search_units", (row) => row.searchUnits],
-  ...UNITS_WITHOUT_COLUMN.map(
-    (unit): Figure =>
-      "seconds" in unit
-        ? [unit.seconds, ({ quantities }) => quantities[unit.stored]! / MS_PER_SECOND]
-        : [unit.stored, ({ quantities }) => quantities[unit.stored]!],
-  ),
-];
-
-/**
- * Returns CSV by RFC 4180 with a header line. Response headers report whether there are more rows, and
- * whether the totals are complete.
- */
-function csvResponse(
-  rows: readonly UsageRow[],
-  groups: readonly UsageGroup[],
-  interval: UsageInterval,
-  { hasMore, isUpToDate }: { readonly hasMore: boolean; readonly isUpToDate: boolean },
-): Response {
-  const columns = groups.map((group) => SHOWN_NAMES[group]);
-  const lines = [["date", ...columns, ...FIGURES.map(([figure]) => figure), "cost_usd"]];
-  for (const row of rows) {
-    const texts = Object.values(names(row, groups, interval)).map((text) => text ?? "");
-    const counts = FIGURES.map(([, of]) => String(of(row)));
-    lines.push([...texts, ...counts, usdText(row.costNano)]);
-  }
-  return new Response(lines.map((cells) => `${cells.map(csvCell).join(",")}\r\n`).join(""), {
-    headers: {
-      "content-type": "text/csv; charset=utf-8",
-      "content-disposition": 'attachment; filename="usage.csv"',
-      "x-gateway-has-more": String(hasMore),
-      "x-gateway-is-complete": String(isUpToDate),
-    },
-  });
-}
-
-/** A spreadsheet program would run a cell with this first character as a formula. */
-const FORMULA = /^[=+\-@\t\r]/;
-const NEEDS_QUOTES = /[",\r\n]/;
-
-function csvCell(text: string): string {
-  const cell = FORMULA.test(text) ? `'${text}` : text;
-  return NEEDS_QUOTES.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
 }

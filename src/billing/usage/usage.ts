@@ -1,7 +1,9 @@
 import type { Database } from "../../../db/client.ts";
 import {
+  addUsageToGateway,
   addUsageTotals,
   hasNewUsage,
+  organizationsOutsideGateway,
   organizationsWithNewUsage,
   organizationsWithoutTotals,
   rollUpUsage,
@@ -73,13 +75,18 @@ export class UsageRollUp {
     const beganMs = performance.now();
     const organizations = await organizationsWithNewUsage(sql, MAX_ORGANIZATIONS);
     const incomplete = await organizationsWithoutTotals(sql, MAX_ORGANIZATIONS);
-    if (organizations.length === 0 && incomplete.length === 0) return MAX_ROLL_UP_MS;
+    const outside = await organizationsOutsideGateway(sql, MAX_ORGANIZATIONS);
+    if (organizations.length + incomplete.length + outside.length === 0) return MAX_ROLL_UP_MS;
     const lookMs = performance.now() - beganMs;
     const hasNew = await this.#forEach(organizations, (id) => rollUpSteps(sql, id));
     const hasIncomplete = await this.#forEach(incomplete, (id) =>
       inSteps(() => addUsageTotals(sql, id)),
     );
-    const hasMore = hasNew || hasIncomplete || organizations.length === MAX_ORGANIZATIONS;
+    const hasOutside = await this.#forEach(outside, (id) =>
+      inSteps(() => addUsageToGateway(sql, id)),
+    );
+    const hasMore =
+      hasNew || hasIncomplete || hasOutside || organizations.length === MAX_ORGANIZATIONS;
     return hasMore ? 0 : Math.min(Math.max(ROLL_UP_MS, lookMs * PAUSES_A_LOOK), MAX_ROLL_UP_MS);
   }
 
@@ -122,4 +129,27 @@ async function inSteps(step: () => Promise<boolean>): Promise<boolean> {
  */
 export async function bringUsageUpToDate(sql: Database, organizationId: string): Promise<boolean> {
   return !(await hasNewUsage(sql, organizationId)) || !(await rollUpSteps(sql, organizationId));
+}
+
+/** Organizations whose new usage a read over all organizations adds at most. */
+const MOST_BROUGHT_UP = 100;
+/** Milliseconds after which such a read adds no further organization. */
+const BRING_UP_MS = 60;
+
+/**
+ * Adds new usage of organizations, for a read of the sums over all of them. Returns false if some of it, or a backlog
+ * of an upgrade, remains for the regular rounds.
+ */
+export async function bringGatewayUpToDate(sql: Database): Promise<boolean> {
+  const startedMs = performance.now();
+  const organizations = await organizationsWithNewUsage(sql, MOST_BROUGHT_UP);
+  for (const organizationId of organizations) {
+    if (performance.now() - startedMs > BRING_UP_MS) return false;
+    if (await rollUpSteps(sql, organizationId)) return false;
+  }
+  const [outside, incomplete] = await Promise.all([
+    organizationsOutsideGateway(sql, 1),
+    organizationsWithoutTotals(sql, 1),
+  ]);
+  return organizations.length < MOST_BROUGHT_UP && outside.length + incomplete.length === 0;
 }

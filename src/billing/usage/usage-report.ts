@@ -1,0 +1,114 @@
+import { type TProperties, Type } from "typebox";
+import { UNITS_WITHOUT_COLUMN, type UsageRow } from "../../../db/queries/usage.ts";
+import { usdText } from "../../lib/money.ts";
+import { UNITS } from "../../lib/units.ts";
+
+/* The figures of a row of usage, as JSON and as CSV. */
+
+const MS_PER_SECOND = 1_000;
+
+const furtherUnits: TProperties = {};
+for (const unit of UNITS_WITHOUT_COLUMN) {
+  const { description } = unit;
+  if ("seconds" in unit) furtherUnits[unit.seconds] = Type.Number({ description });
+  else furtherUnits[unit.stored] = Type.Integer({ description });
+}
+
+/** The members of a row of usage that are counts, in their order. */
+export const figureFields: TProperties = {
+  requests: Type.Integer({ description: "Charged and failed requests." }),
+  errors: Type.Integer({
+    description: "Requests among these that ended with a status of 400 or higher.",
+  }),
+  prompt_tokens: Type.Integer(),
+  completion_tokens: Type.Integer(),
+  cached_tokens: Type.Integer(),
+  reasoning_tokens: Type.Integer(),
+  images: Type.Integer(),
+  characters: Type.Integer(),
+  seconds: Type.Number(),
+  search_units: Type.Integer({ description: UNITS.search_unit.description }),
+  ...furtherUnits,
+};
+
+export const isComplete = Type.Boolean({
+  description:
+    "False while requests made before an upgrade or during a burst are still being added.",
+});
+
+type Figures = Omit<UsageRow, "startMs" | "names" | "isRest">;
+
+type Figure = readonly [name: string, of: (row: Figures) => number];
+
+const FIGURES: readonly Figure[] = [
+  ["requests", (row) => row.requests],
+  ["errors", (row) => row.errors],
+  ["prompt_tokens", (row) => row.promptTokens],
+  ["completion_tokens", (row) => row.completionTokens],
+  ["cached_tokens", (row) => row.cachedTokens],
+  ["reasoning_tokens", (row) => row.reasoningTokens],
+  ["images", (row) => row.images],
+  ["characters", (row) => row.characters],
+  ["seconds", (row) => row.durationMs / MS_PER_SECOND],
+  ["search_units", (row) => row.searchUnits],
+  ...UNITS_WITHOUT_COLUMN.map(
+    (unit): Figure =>
+      "seconds" in unit
+        ? [unit.seconds, ({ quantities }) => quantities[unit.stored]! / MS_PER_SECOND]
+        : [unit.stored, ({ quantities }) => quantities[unit.stored]!],
+  ),
+];
+
+/** Returns the counts of a row by their names in answers. */
+export function figuresShape(row: Figures): Record<string, number> {
+  return Object.fromEntries(FIGURES.map(([figure, of]) => [figure, of(row)]));
+}
+
+/** The amounts of a row, as names in answers and in nano-USD. */
+export type Amounts = Readonly<Record<string, bigint>>;
+
+interface CsvLine {
+  readonly names: readonly (string | null)[];
+  readonly figures: Figures;
+  readonly amounts: Amounts;
+}
+
+interface CsvReport {
+  /** Titles of the names of a line. */
+  readonly columns: readonly string[];
+  /** Titles of the amounts of a line. */
+  readonly amounts: readonly string[];
+  readonly lines: readonly CsvLine[];
+  readonly hasMore: boolean;
+  readonly isUpToDate: boolean;
+}
+
+/**
+ * Returns CSV by RFC 4180 with a header line. Response headers report whether there are more rows, and
+ * whether the totals are complete.
+ */
+export function csvResponse({ columns, amounts, lines, hasMore, isUpToDate }: CsvReport): Response {
+  const rows = [[...columns, ...FIGURES.map(([figure]) => figure), ...amounts]];
+  for (const { names, figures, amounts: ofLine } of lines) {
+    const counts = FIGURES.map(([, of]) => String(of(figures)));
+    const sums = amounts.map((amount) => usdText(ofLine[amount]!));
+    rows.push([...names.map((name) => name ?? ""), ...counts, ...sums]);
+  }
+  return new Response(rows.map((cells) => `${cells.map(csvCell).join(",")}\r\n`).join(""), {
+    headers: {
+      "content-type": "text/csv; charset=utf-8",
+      "content-disposition": 'attachment; filename="usage.csv"',
+      "x-gateway-has-more": String(hasMore),
+      "x-gateway-is-complete": String(isUpToDate),
+    },
+  });
+}
+
+/** A spreadsheet program would run a cell with this first character as a formula. */
+const FORMULA = /^[=+\-@\t\r]/;
+const NEEDS_QUOTES = /[",\r\n]/;
+
+function csvCell(text: string): string {
+  const cell = FORMULA.test(text) ? `'${text}` : text;
+  return NEEDS_QUOTES.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+}
