@@ -16,6 +16,7 @@ import {
 } from "../http/route.ts";
 import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
+import { isoTime } from "../lib/utc-time.ts";
 import { accountRoutes } from "./account-routes.ts";
 import { assertDashboardPage, senderOf, sessionCookie } from "./browser.ts";
 import type { IdentitySignOn } from "./identity-sign-on.ts";
@@ -24,7 +25,7 @@ import type { SignInRejected } from "./oidc-client.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
 import { type PasskeyRouteDependencies, passkeyRoutes } from "./passkey-routes.ts";
-import { csrfTokenOf, type DashboardSessions, OPERATOR } from "./sessions.ts";
+import { csrfTokenOf, type DashboardSessions, OPERATOR, type SessionEnd } from "./sessions.ts";
 import { type Offers, settingsRoutes } from "./settings.ts";
 import { signOnRoutes } from "./sign-on-routes.ts";
 import type { SingleSignOn } from "./single-sign-on.ts";
@@ -179,8 +180,11 @@ function sessionRoutes(dependencies: DashboardDependencies): RouteDefinition[] {
       summary: "Get the session and its CSRF token",
       access: { ...anySession, givesToken: true },
       responses: { 200: state },
-      handle: (context) =>
-        stateOf(dependencies, callerIn(context), sessions.csrfToken(context.request)),
+      async handle(context) {
+        const { request } = context;
+        const end = await sessions.endOf(request);
+        return stateOf(dependencies, callerIn(context), sessions.csrfToken(request), end);
+      },
     },
     route({
       method: "POST",
@@ -243,7 +247,8 @@ async function begun(
   { request }: RequestContext,
   { token, caller }: { readonly token: string; readonly caller: SessionCaller },
 ): Promise<Response> {
-  const response = await stateOf(dependencies, caller, csrfTokenOf(token));
+  const end = dependencies.sessions.newEnd();
+  const response = await stateOf(dependencies, caller, csrfTokenOf(token), end);
   response.headers.set("set-cookie", sessionCookie(request, dependencies.publicUrl, token));
   return response;
 }
@@ -252,6 +257,7 @@ async function stateOf(
   { sessions, offers }: DashboardDependencies,
   caller: SessionCaller,
   csrfToken: string,
+  { endsAtMs, expiresAtMs }: SessionEnd,
 ): Promise<Response> {
   const key =
     caller.kind === "operator"
@@ -264,6 +270,8 @@ async function stateOf(
       person: caller.person === undefined ? null : await personState(sessions, caller.person),
       viewing: await viewState(sessions, caller),
       csrf_token: csrfToken,
+      ends_at: isoTime(endsAtMs),
+      expires_at: isoTime(expiresAtMs),
       test_payments: offers.paymentProcessor === "test",
       version,
     }),

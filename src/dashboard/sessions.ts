@@ -54,6 +54,14 @@ export interface SessionDependencies {
   read<Result>(query: Query<Result>): Promise<Result>;
 }
 
+/** When a session ends, in Unix milliseconds. */
+export interface SessionEnd {
+  /** The end if the session is not used until then. */
+  readonly endsAtMs: number;
+  /** The end however it is used. */
+  readonly expiresAtMs: number;
+}
+
 /** The holder of a session in which a person acts as operator. */
 export const OPERATOR = "operator";
 const HOUR_MS = 3_600_000;
@@ -245,6 +253,19 @@ export class DashboardSessions implements Sessions {
     const session = await this.#find(token);
     await this.#callerBy(session);
     return session;
+  }
+
+  /** Returns the end of the session of an accepted request. Throws 401 if the session has ended. */
+  async endOf(request: Request): Promise<SessionEnd> {
+    const { createdAtMs, lastUsedAtMs } = await this.currentSession(request);
+    const expiresAtMs = createdAtMs + MAX_AGE_MS;
+    return { endsAtMs: Math.min(expiresAtMs, lastUsedAtMs + MAX_IDLE_MS), expiresAtMs };
+  }
+
+  /** Returns the end of a session that starts now. */
+  newEnd(): SessionEnd {
+    const nowMs = this.#dependencies.clock.nowMs();
+    return { endsAtMs: nowMs + MAX_IDLE_MS, expiresAtMs: nowMs + MAX_AGE_MS };
   }
 
   /** Returns an id for the session of an accepted request. The id is not secret. */

@@ -245,7 +245,7 @@ browserTest("an operator creates an organization, and changes its plan and limit
   await page.getByLabel("Fee (percent)").fill("");
   await press("Save");
   await row.getByText("2.5% fee").waitFor();
-  await click("Suspend Acme");
+  await choose("Acme", "Suspend");
   await press("Suspend");
   await row.getByText("Suspended").waitFor();
   await until("its keys are refused", async () => (await statusOfChat(secret)) === 403);

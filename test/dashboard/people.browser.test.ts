@@ -180,12 +180,14 @@ browserTest("an owner invites a person, changes the role, and removes the member
     ...{ role: "admin", daily_budget_usd: 12.5, monthly_budget_usd: null },
     teams: [{ id: team.id, role: "member" }],
   });
-  await page.getByRole("button", { name: "Deactivate Invited person" }).click();
+  await page.getByRole("button", { name: "Actions for Invited person" }).click();
+  await page.getByRole("menuitem", { name: "Deactivate" }).click();
   await pressInDialog(page, "Deactivate");
   await heading(joining, "Sign in");
   await page.getByRole("button", { name: "Activate Invited person" }).click();
   await said(page, "Activated Invited person.");
-  await page.getByRole("button", { name: "Remove Invited person" }).click();
+  await page.getByRole("button", { name: "Actions for Invited person" }).click();
+  await page.getByRole("menuitem", { name: "Remove" }).click();
   await pressInDialog(page, "Remove member");
   await row.waitFor(GONE);
 });

@@ -67,6 +67,14 @@ test("after a reload the session gives its CSRF token again", async () => {
   });
 });
 
+test("the session states its end: an hour after its last use, at most 12 hours after its start", async () => {
+  const state = await (await browser.call("GET", "session")).json();
+  const { ends_at: endsAt, expires_at: expiresAt } = state as Record<string, string>;
+  const minutesFromNow = (iso: string) => (Date.parse(iso) - Date.now()) / 60_000;
+  expect(minutesFromNow(endsAt!)).toBeWithin(58, 60.1);
+  expect(minutesFromNow(expiresAt!)).toBeWithin(710, 720.1);
+});
+
 test.each([
   ["another site", { "sec-fetch-site": "cross-site" }],
   ["another port", { "sec-fetch-site": "same-site" }],

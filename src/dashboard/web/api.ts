@@ -24,6 +24,10 @@ export interface Session {
   /** The organization that an operator views, read-only. Null in other sessions. */
   readonly viewing: { readonly id: string; readonly name: string } | null;
   readonly csrf_token: string;
+  /** The end of the session if it is not used until then. */
+  readonly ends_at: string;
+  /** The end of the session however it is used. */
+  readonly expires_at: string;
   /** Whether the test processor handles payments. */
   readonly test_payments: boolean;
   /** The version of the gateway, for the foot of the page. */

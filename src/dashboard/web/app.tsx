@@ -1,5 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { type SessionPerson, session, signOut, startSession } from "./api.ts";
+import { CommandPalette } from "./command-palette.tsx";
 import { Button, Choice, Link } from "./components/controls.tsx";
 import { messageOf, Toasts, toast } from "./components/dialog.tsx";
 import { Badge, Empty, Notice, PageHead } from "./components/display.tsx";
@@ -11,6 +12,7 @@ import { type DashboardPage, pagesOf, pageTitle } from "./pages/table.ts";
 import { useResource } from "./resource.ts";
 import { roleTitle } from "./rights.ts";
 import { hrefOf, navigate, pageName, sectionName } from "./router.ts";
+import { SessionEndWarning } from "./session-end.tsx";
 import { chooseTheme, type Theme, theme } from "./theme.ts";
 import { ViewBanner } from "./view.tsx";
 
@@ -82,11 +84,13 @@ function Frame({ pages, current }: FrameProps) {
           <span class="mark" />
           Model gateway
         </span>
+        <CommandPalette />
         <Menu {...{ pages, current, onFollow: close }} />
         <Foot />
       </div>
       <main ref={content} tabIndex={-1}>
         <ViewBanner />
+        <SessionEndWarning />
         {session.value?.test_payments === true && <TestPayments />}
         {current === undefined ? <NotFound /> : <current.Page />}
       </main>

@@ -1,3 +1,4 @@
+import { signal } from "@preact/signals";
 import { useEffect, useRef, useState } from "preact/hooks";
 import { ApiError, call } from "./api.ts";
 import { changes } from "./live.ts";
@@ -14,6 +15,14 @@ interface LoadResult<Data> {
   readonly path: string;
   readonly data?: Data;
   readonly error?: string;
+}
+
+/** Number of times that the viewer has asked to load failed resources again. */
+const retries = signal(0);
+
+/** Loads the resources on the page that could not be loaded again. */
+export function retryFailed(): void {
+  retries.value += 1;
 }
 
 /** Minimum time between two reloads because of changed figures, in milliseconds. */
@@ -51,6 +60,12 @@ export function useResource<Data>(path: string | undefined, isLive = false): Res
     return () => stop.abort();
   }, [path, reloads, change]);
   const current = loaded?.path === path ? loaded : undefined;
+  const isFailed = useRef(false);
+  isFailed.current = current?.error !== undefined;
+  useEffect(
+    () => retries.subscribe(() => isFailed.current && setReloads((count) => count + 1)),
+    [],
+  );
   return {
     data: current?.data,
     error: current?.error,

@@ -1,4 +1,5 @@
 import { computed, signal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
 
 /*
  * Client-side routing. A page is one path segment under the dashboard, and a section of a page is the next
@@ -51,6 +52,18 @@ export function navigate(href: string): void {
   history.pushState(null, "", href);
   currentUrl.value = location.href;
   window.scrollTo(0, 0);
+}
+
+/**
+ * Calls a function if the URL asks for the dialog for a new object, by `?new=1`, and removes the parameter.
+ */
+export function useNewDialog(open: () => void): void {
+  const isRequested = query.value.get("new") === "1";
+  useEffect(() => {
+    if (!isRequested) return;
+    open();
+    changeQuery({ new: undefined });
+  }, [isRequested]);
 }
 
 /** Changes query parameters without a new history entry. Removes undefined parameters. */

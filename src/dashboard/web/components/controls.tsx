@@ -1,5 +1,5 @@
-import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { type ComponentChildren, createContext } from "preact";
+import { useContext, useEffect, useId, useRef, useState } from "preact/hooks";
 import { mayChange, type Right } from "../rights.ts";
 import { hrefOf, navigate } from "../router.ts";
 
@@ -84,7 +84,27 @@ export function OutsideLink({ href, children, class: className }: OutsideLinkPro
   );
 }
 
-interface FieldProps {
+/** The field of a form that the gateway rejected, with the reason. */
+export interface FieldFault {
+  /** The `param` of the control, not of the error: `pricing` for an error in `pricing.prompt`. */
+  readonly param: string;
+  readonly message: string;
+}
+
+export const FormFault = createContext<FieldFault | undefined>(undefined);
+
+/** Returns the reason if the form around a control was rejected because of the control. */
+function useFault(param: string | undefined): string | undefined {
+  const fault = useContext(FormFault);
+  return param !== undefined && fault?.param === param ? fault.message : undefined;
+}
+
+interface Rejectable {
+  /** The field of the API's request body that the control states. Its errors appear at the control. */
+  readonly param?: string | undefined;
+}
+
+interface FieldProps extends Rejectable {
   readonly label: string;
   readonly value: string;
   readonly type?: "text" | "password" | "number" | "search" | "url" | "date" | "email";
@@ -106,8 +126,18 @@ interface FieldProps {
   onInput(value: string): void;
 }
 
-export function Field({ label, hint, error, suggestions, onInput, ...input }: FieldProps) {
+export function Field({
+  label,
+  hint,
+  error: statedError,
+  suggestions,
+  param,
+  onInput,
+  ...input
+}: FieldProps) {
   const id = useId();
+  const fault = useFault(param);
+  const error = statedError ?? fault;
   const described = error !== undefined || hint !== undefined ? `${id}-hint` : undefined;
   const shown = useRef<HTMLInputElement>(null);
   useEffect(() => {
@@ -130,6 +160,7 @@ export function Field({ label, hint, error, suggestions, onInput, ...input }: Fi
         inputMode={input.inputMode}
         autocomplete={(input.autocomplete ?? "off") as "off"}
         spellcheck={false}
+        data-param={param}
         aria-invalid={error !== undefined}
         aria-describedby={described}
         onInput={(event) => onInput(event.currentTarget.value)}
@@ -150,7 +181,7 @@ export function Field({ label, hint, error, suggestions, onInput, ...input }: Fi
   );
 }
 
-interface AreaProps {
+interface AreaProps extends Rejectable {
   readonly label: string;
   readonly value: string;
   readonly rows?: number;
@@ -161,8 +192,18 @@ interface AreaProps {
   onKeyDown?(event: KeyboardEvent): void;
 }
 
-export function Area({ label, rows = 3, hint, error, onInput, ...area }: AreaProps) {
+export function Area({
+  label,
+  rows = 3,
+  hint,
+  error: statedError,
+  param,
+  onInput,
+  ...area
+}: AreaProps) {
   const id = useId();
+  const fault = useFault(param);
+  const error = statedError ?? fault;
   const described = error !== undefined || hint !== undefined ? `${id}-hint` : undefined;
   return (
     <div class="field">
@@ -172,6 +213,7 @@ export function Area({ label, rows = 3, hint, error, onInput, ...area }: AreaPro
         rows={rows}
         value={area.value}
         placeholder={area.placeholder}
+        data-param={param}
         aria-invalid={error !== undefined}
         aria-describedby={described}
         onInput={(event) => onInput(event.currentTarget.value)}
@@ -186,7 +228,7 @@ export function Area({ label, rows = 3, hint, error, onInput, ...area }: AreaPro
   );
 }
 
-interface ChoiceProps {
+interface ChoiceProps extends Rejectable {
   readonly label: string;
   readonly value: string;
   /** Values with their labels. */
@@ -196,15 +238,26 @@ interface ChoiceProps {
   onChange(value: string): void;
 }
 
-export function Choice({ label, value, options, isInline = false, hint, onChange }: ChoiceProps) {
+export function Choice({
+  label,
+  value,
+  options,
+  isInline = false,
+  hint,
+  param,
+  onChange,
+}: ChoiceProps) {
   const id = useId();
+  const error = useFault(param);
   return (
     <div class={isInline ? "field inline" : "field"}>
       <label for={id}>{label}</label>
       <select
         id={id}
         value={value}
-        aria-describedby={hint && `${id}-hint`}
+        data-param={param}
+        aria-invalid={error !== undefined}
+        aria-describedby={(error ?? hint) && `${id}-hint`}
         onChange={(event) => onChange(event.currentTarget.value)}
       >
         {options.map(([option, text]) => (
@@ -213,9 +266,9 @@ export function Choice({ label, value, options, isInline = false, hint, onChange
           </option>
         ))}
       </select>
-      {hint && (
-        <p id={`${id}-hint`} class="hint">
-          {hint}
+      {(error ?? hint) && (
+        <p id={`${id}-hint`} class={error === undefined ? "hint" : "hint bad"}>
+          {error ?? hint}
         </p>
       )}
     </div>

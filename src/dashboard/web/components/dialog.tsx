@@ -4,7 +4,7 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { ApiError, type Use } from "../api.ts";
 import { titled } from "../format.ts";
 import { mayChange, type Right } from "../rights.ts";
-import { Button, OutsideLink } from "./controls.tsx";
+import { Button, type FieldFault, FormFault, OutsideLink } from "./controls.tsx";
 import { Notice } from "./display.tsx";
 
 interface DialogProps {
@@ -79,21 +79,32 @@ export function Form({
 }: FormProps) {
   const [isBusy, setBusy] = useState(false);
   const [fault, setFault] = useState<unknown>();
+  const [fieldFault, setFieldFault] = useState<FieldFault>();
+  const form = useRef<HTMLFormElement>(null);
   const send = async (event: Event) => {
     event.preventDefault();
     setBusy(true);
     setFault(undefined);
+    setFieldFault(undefined);
     try {
       await onSubmit();
     } catch (error) {
-      setFault(error);
+      const control = form.current && rejectedControl(form.current, error);
+      if (control) setFieldFault({ param: control.dataset.param!, message: messageOf(error) });
+      else setFault(error);
+      control?.focus();
     } finally {
       setBusy(false);
     }
   };
   return (
-    <form onSubmit={(event) => void send(event)}>
-      {children}
+    <form ref={form} onSubmit={(event) => void send(event)}>
+      <FormFault.Provider value={fieldFault}>{children}</FormFault.Provider>
+      {fieldFault !== undefined && (
+        <p class="unseen" role="alert">
+          {fieldFault.message}
+        </p>
+      )}
       {fault !== undefined && (
         <Notice tone="bad">
           <Fault error={fault} />
@@ -115,6 +126,20 @@ export function Form({
         </footer>
       )}
     </form>
+  );
+}
+
+/** Returns the control of a form that states what an error rejects. A control states the parts of its field too. */
+function rejectedControl(form: HTMLFormElement, error: unknown): HTMLElement | undefined {
+  const param = error instanceof ApiError && error.usedBy.length === 0 ? error.param : null;
+  if (param === null) return undefined;
+  const controls = [...form.querySelectorAll<HTMLElement>("[data-param]")];
+  return (
+    controls.find(({ dataset }) => dataset.param === param) ??
+    controls.find(
+      ({ dataset }) =>
+        /^[.[]/.test(param.slice(dataset.param!.length)) && param.startsWith(dataset.param!),
+    )
   );
 }
 

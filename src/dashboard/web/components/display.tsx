@@ -1,6 +1,7 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { clock, date, dateTime, relative, utc } from "../format.ts";
+import { retryFailed } from "../resource.ts";
 
 interface PageHeadProps {
   readonly title: string;
@@ -94,6 +95,18 @@ export function Notice({ tone = "neutral", children }: NoticeProps) {
     <div class={`notice ${tone}`} role={tone === "bad" ? "alert" : undefined}>
       {children}
     </div>
+  );
+}
+
+/** The reason why a part of the page could not be loaded, with a button that loads it again. */
+export function LoadFailure({ message }: { readonly message: string }) {
+  return (
+    <Notice tone="bad">
+      {message}{" "}
+      <button type="button" class="link" onClick={retryFailed}>
+        Try again
+      </button>
+    </Notice>
   );
 }
 

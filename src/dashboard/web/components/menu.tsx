@@ -7,6 +7,8 @@ export interface MenuItem {
   readonly icon?: IconName;
   /** True for an action that destroys something. It comes last, in red. */
   readonly isDanger?: boolean;
+  /** For a setting that is on or off. The menu stays open after a choice. */
+  readonly isChecked?: boolean;
   /** The right to the change. A session whose role may not make it does not see the item. */
   readonly needs?: Right;
   onSelect(): void;
@@ -15,6 +17,7 @@ export interface MenuItem {
 interface ActionMenuProps {
   /** Accessible name of the button: "Actions for ada". */
   readonly label: string;
+  readonly icon?: IconName;
   readonly items: readonly MenuItem[];
 }
 
@@ -22,7 +25,7 @@ interface ActionMenuProps {
 const GAP = 4;
 
 /** A button that opens a menu of actions (WAI-ARIA, menu button pattern). Shows nothing without items. */
-export function ActionMenu({ label, items }: ActionMenuProps) {
+export function ActionMenu({ label, icon = "ellipsis", items }: ActionMenuProps) {
   const [isOpen, setOpen] = useState(false);
   const button = useRef<HTMLButtonElement>(null);
   const id = useId();
@@ -44,14 +47,14 @@ export function ActionMenu({ label, items }: ActionMenuProps) {
         aria-controls={isOpen ? id : undefined}
         onClick={() => setOpen(!isOpen)}
       >
-        <Icon name="ellipsis" />
+        <Icon name={icon} />
       </button>
       {isOpen && <OpenMenu {...{ id, label, items: allowed, button, close }} />}
     </span>
   );
 }
 
-interface OpenMenuProps extends ActionMenuProps {
+interface OpenMenuProps extends Omit<ActionMenuProps, "icon"> {
   readonly id: string;
   readonly button: { readonly current: HTMLButtonElement | null };
   close(): void;
@@ -103,20 +106,25 @@ function OpenMenu({ id, label, items, button, close }: OpenMenuProps) {
       popover="auto"
       onKeyDown={move}
     >
-      {ordered.map((item) => (
+      {ordered.map(({ label: text, icon, isDanger, isChecked, onSelect }) => (
         <button
-          key={item.label}
+          key={text}
           type="button"
-          role="menuitem"
+          {...(isChecked === undefined
+            ? { role: "menuitem" }
+            : { role: "menuitemcheckbox", "aria-checked": isChecked })}
           tabIndex={-1}
-          class={item.isDanger ? "bad" : undefined}
+          class={isDanger ? "bad" : undefined}
           onClick={() => {
-            close();
-            item.onSelect();
+            if (isChecked === undefined) close();
+            onSelect();
           }}
         >
-          {item.icon && <Icon name={item.icon} />}
-          {item.label}
+          {icon && <Icon name={icon} />}
+          {isChecked !== undefined && (
+            <span class="tick">{isChecked && <Icon name="check" />}</span>
+          )}
+          {text}
         </button>
       ))}
     </div>
@@ -124,7 +132,7 @@ function OpenMenu({ id, label, items, button, close }: OpenMenuProps) {
 }
 
 const entriesOf = (menu: HTMLElement) => [
-  ...menu.querySelectorAll<HTMLElement>('[role="menuitem"]'),
+  ...menu.querySelectorAll<HTMLElement>('[role^="menuitem"]'),
 ];
 
 /** Moves a menu below its button, aligned to the button's end, or above it if there is no room below. */

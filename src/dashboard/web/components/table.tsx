@@ -1,6 +1,8 @@
 import type { ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
 import { Button } from "./controls.tsx";
-import { Skeleton } from "./display.tsx";
+import { LoadFailure, Skeleton } from "./display.tsx";
+import { ActionMenu } from "./menu.tsx";
 
 export interface Column<Row> {
   readonly title: string;
@@ -10,6 +12,10 @@ export interface Column<Row> {
   readonly isSecondary?: boolean;
   /** A badge. On cards it is in the corner, without its title. */
   readonly isCorner?: boolean;
+  /** True for a column that the viewer can show or hide. */
+  readonly isOptional?: boolean;
+  /** True for an optional column that is hidden at first. */
+  readonly isHidden?: boolean;
   /** A column of buttons. Its title is for screen readers. */
   readonly isAction?: boolean;
   cell(row: Row): ComponentChildren;
@@ -28,12 +34,20 @@ interface TableProps<Row> {
 const LOADING_ROWS = 4;
 
 /** A table. Its rows become cards on narrow screens. The roles keep it a table for screen readers. */
-export function Table<Row>({ label, columns, rows, error, empty, keyOf }: TableProps<Row>) {
+export function Table<Row>({
+  label,
+  columns: offered,
+  rows,
+  error,
+  empty,
+  keyOf,
+}: TableProps<Row>) {
+  const { columns, menu } = useColumns(label, offered);
   if (error !== undefined && rows === undefined) {
     return (
-      <p class="empty bad" role="alert">
-        {error}
-      </p>
+      <div class="empty">
+        <LoadFailure message={error} />
+      </div>
     );
   }
   if (rows?.length === 0) return <>{empty}</>;
@@ -42,9 +56,10 @@ export function Table<Row>({ label, columns, rows, error, empty, keyOf }: TableP
       <table role="table" aria-label={label} aria-busy={rows === undefined}>
         <thead>
           <tr role="row">
-            {columns.map((column) => (
+            {columns.map((column, index) => (
               <th key={column.title} scope="col" class={classOf(column)}>
                 {column.isAction ? <span class="unseen">{column.title}</span> : column.title}
+                {index === columns.length - 1 && menu}
               </th>
             ))}
           </tr>
@@ -77,6 +92,59 @@ export function Table<Row>({ label, columns, rows, error, empty, keyOf }: TableP
       </table>
     </div>
   );
+}
+
+/** Whether optional columns are shown, by their titles. Absent: as the page states. */
+type ColumnChoice = Readonly<Record<string, boolean>>;
+
+const CHOICE_PREFIX = "columns ";
+
+/** Returns the columns that the viewer has chosen, in this browser, and a menu to choose them. */
+function useColumns<Row>(
+  label: string,
+  offered: readonly Column<Row>[],
+): { columns: readonly Column<Row>[]; menu: ComponentChildren } {
+  const [choice, setChoice] = useState<ColumnChoice>(() => storedChoice(label));
+  const optional = offered.filter(({ isOptional }) => isOptional);
+  const isShown = ({ title, isOptional, isHidden }: Column<Row>) =>
+    !isOptional || (choice[title] ?? !isHidden);
+  const toggle = (column: Column<Row>) => {
+    const next = { ...choice, [column.title]: !isShown(column) };
+    setChoice(next);
+    storeChoice(label, next);
+  };
+  return {
+    columns: offered.filter(isShown),
+    menu: optional.length > 0 && (
+      <ActionMenu
+        label={`Columns of ${label}`}
+        icon="columns-3"
+        items={optional.map((column) => ({
+          label: column.title,
+          isChecked: isShown(column),
+          onSelect: () => toggle(column),
+        }))}
+      />
+    ),
+  };
+}
+
+/** Returns the choice that the browser has stored. Returns an empty one if it stores nothing. */
+function storedChoice(label: string): ColumnChoice {
+  try {
+    const stored: unknown = JSON.parse(localStorage.getItem(CHOICE_PREFIX + label) ?? "{}");
+    return typeof stored === "object" && stored !== null ? (stored as ColumnChoice) : {};
+  } catch {
+    return {};
+  }
+}
+
+function storeChoice(label: string, choice: ColumnChoice): void {
+  try {
+    localStorage.setItem(CHOICE_PREFIX + label, JSON.stringify(choice));
+  } catch {
+    // A browser that stores nothing keeps the choice until the page is left.
+  }
 }
 
 function classOf({ isNumber, isSecondary, isCorner, isAction }: Column<never>): string {

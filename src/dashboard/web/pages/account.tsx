@@ -2,7 +2,15 @@ import { useState } from "preact/hooks";
 import { call, session } from "../api.ts";
 import { Button, Field } from "../components/controls.tsx";
 import { Dialog, Form, perform, toast } from "../components/dialog.tsx";
-import { Badge, Empty, Notice, PageHead, Panel, Skeleton, Time } from "../components/display.tsx";
+import {
+  Badge,
+  Empty,
+  LoadFailure,
+  PageHead,
+  Panel,
+  Skeleton,
+  Time,
+} from "../components/display.tsx";
 import { Table } from "../components/table.tsx";
 import { NewPassword } from "../gate/gate.tsx";
 import { type Resource, useResource } from "../resource.ts";
@@ -31,7 +39,7 @@ export function AccountPage() {
   return (
     <>
       <PageHead title="Account" />
-      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {error !== undefined && <LoadFailure message={error} />}
       {data === undefined ? (
         error === undefined && <Skeleton />
       ) : (
@@ -70,7 +78,14 @@ function Profile({ account, onChanged }: AccountPartProps) {
       </dl>
       <div class="short-form">
         <Form submit="Save" isDisabled={name.trim() === account.name} onSubmit={save}>
-          <Field label="Name" value={name} onInput={setName} isRequired autocomplete="name" />
+          <Field
+            label="Name"
+            param="name"
+            value={name}
+            onInput={setName}
+            isRequired
+            autocomplete="name"
+          />
         </Form>
       </div>
     </Panel>

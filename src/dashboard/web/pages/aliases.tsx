@@ -167,10 +167,18 @@ function AliasDialog({ edited, onChanged, onClose }: AliasDialogProps) {
     <Dialog title={edited === undefined ? "Add an alias" : `Edit ${edited.id}`} onClose={onClose}>
       <Form submit={edited === undefined ? "Add" : "Save"} onCancel={onClose} onSubmit={save}>
         {edited === undefined && (
-          <Field label="Alias" value={id} onInput={setId} isRequired placeholder="fast" />
+          <Field
+            label="Alias"
+            param="id"
+            value={id}
+            onInput={setId}
+            isRequired
+            placeholder="fast"
+          />
         )}
         <Area
           label="Models"
+          param="models"
           rows={4}
           value={text}
           onInput={setText}
@@ -180,6 +188,7 @@ function AliasDialog({ edited, onChanged, onClose }: AliasDialogProps) {
         {edited === undefined && (
           <Field
             label="Organization"
+            param="organization_id"
             value={organization}
             onInput={setOrganization}
             placeholder="All organizations"

@@ -70,6 +70,7 @@ export function ModelDialog({ edited, onChanged, onClose }: ModelDialogProps) {
         {edited === undefined && (
           <Field
             label="Id"
+            param="id"
             value={entries.id}
             onInput={(id) => set({ id })}
             isRequired
@@ -79,6 +80,7 @@ export function ModelDialog({ edited, onChanged, onClose }: ModelDialogProps) {
         )}
         <Field
           label="Name"
+          param="name"
           value={entries.name}
           onInput={(name) => set({ name })}
           placeholder="Last part of the id"
@@ -87,6 +89,7 @@ export function ModelDialog({ edited, onChanged, onClose }: ModelDialogProps) {
         <div class="pair">
           <Field
             label="Context length"
+            param="context_length"
             value={entries.contextLength}
             onInput={(contextLength) => set({ contextLength })}
             inputMode="numeric"
@@ -94,6 +97,7 @@ export function ModelDialog({ edited, onChanged, onClose }: ModelDialogProps) {
           />
           <Field
             label="Max output tokens"
+            param="max_output_tokens"
             value={entries.maxOutput}
             onInput={(maxOutput) => set({ maxOutput })}
             inputMode="numeric"
@@ -174,6 +178,7 @@ function OtherSettings({ entries, onChange }: OtherSettingsProps) {
       <div class="stack under">
         <Choice
           label="Category"
+          param="category"
           value={entries.category}
           options={[
             ["", "Default"],
@@ -183,6 +188,7 @@ function OtherSettings({ entries, onChange }: OtherSettingsProps) {
         />
         <Field
           label="Capabilities"
+          param="capabilities"
           value={entries.capabilities}
           onInput={(capabilities) => onChange({ capabilities })}
           placeholder="streaming, function_calling"
@@ -190,6 +196,7 @@ function OtherSettings({ entries, onChange }: OtherSettingsProps) {
         />
         <Area
           label="Description"
+          param="description"
           value={entries.description}
           onInput={(description) => onChange({ description })}
         />
@@ -245,8 +252,8 @@ function statedMembers(entries: Entries): Members {
     name: name.trim() || null,
     description: description.trim() || null,
     category: category || null,
-    context_length: numberIn(entries.contextLength, "Context length"),
-    max_output_tokens: numberIn(entries.maxOutput, "Max output tokens"),
+    context_length: numberIn(entries.contextLength, "Context length", "context_length"),
+    max_output_tokens: numberIn(entries.maxOutput, "Max output tokens", "max_output_tokens"),
     capabilities: capabilities.length === 0 ? null : capabilities,
     is_active: isActive ? null : false,
     endpoints: endpoints.length === 0 ? null : endpoints,

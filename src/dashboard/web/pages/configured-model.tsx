@@ -1,6 +1,15 @@
 import { useState } from "preact/hooks";
 import { Button, CopyText, Link } from "../components/controls.tsx";
-import { Badge, Empty, Fact, Notice, PageHead, Panel, Time } from "../components/display.tsx";
+import {
+  Badge,
+  Empty,
+  Fact,
+  LoadFailure,
+  Notice,
+  PageHead,
+  Panel,
+  Time,
+} from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
 import { integer, titled, usdExact } from "../format.ts";
 import {
@@ -78,7 +87,7 @@ export function ConfiguredModelPage(props: ConfiguredModelProps) {
             </Button>
           ))}
       </PageHead>
-      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {error !== undefined && <LoadFailure message={error} />}
       {model !== undefined && (
         <>
           {model.source !== "stored" && <Notice>{READ_ONLY[model.source]}</Notice>}

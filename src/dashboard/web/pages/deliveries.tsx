@@ -3,7 +3,16 @@ import { EVENT_TYPES } from "../../../lib/events/event-types.ts";
 import { ApiError, call } from "../api.ts";
 import { Button, Choice, Link } from "../components/controls.tsx";
 import { Confirm, Dialog, Form, perform, toast } from "../components/dialog.tsx";
-import { Badge, Empty, Notice, PageHead, Panel, ShortId, Time } from "../components/display.tsx";
+import {
+  Badge,
+  Empty,
+  LoadFailure,
+  Notice,
+  PageHead,
+  Panel,
+  ShortId,
+  Time,
+} from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { duration, titled } from "../format.ts";
 import { useResource } from "../resource.ts";
@@ -67,7 +76,7 @@ export function DeliveriesPage({ id }: { readonly id: string }) {
         <Button onClick={() => setOpenDialog("rotate")}>Rotate secret</Button>
         <Button onClick={() => setOpenDialog("test")}>Send test event</Button>
       </PageHead>
-      {webhook.error !== undefined && <Notice tone="bad">{webhook.error}</Notice>}
+      {webhook.error !== undefined && <LoadFailure message={webhook.error} />}
       {webhook.data !== undefined && <About webhook={webhook.data} />}
       <div class="filters">
         <Choice

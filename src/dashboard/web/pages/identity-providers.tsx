@@ -198,6 +198,7 @@ function ProviderDialog({ edited, onChanged, onClose }: ProviderDialogProps) {
       <Form submit={edited === undefined ? "Add" : "Save"} onCancel={onClose} onSubmit={save}>
         <Field
           label="Name"
+          param="name"
           value={name}
           onInput={setName}
           isRequired
@@ -206,14 +207,22 @@ function ProviderDialog({ edited, onChanged, onClose }: ProviderDialogProps) {
         />
         <Field
           label="Issuer"
+          param="issuer"
           value={issuer}
           onInput={setIssuer}
           isRequired
           placeholder="https://login.example.com"
         />
-        <Field label="Client ID" value={clientId} onInput={setClientId} isRequired />
+        <Field
+          label="Client ID"
+          param="client_id"
+          value={clientId}
+          onInput={setClientId}
+          isRequired
+        />
         <Field
           label="Client secret"
+          param="client_secret"
           type="password"
           value={secret}
           onInput={setSecret}

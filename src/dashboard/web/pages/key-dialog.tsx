@@ -1,3 +1,4 @@
+import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import {
   SCOPES,
@@ -12,6 +13,7 @@ import { Button, Check, Choice, CopyText, Field } from "../components/controls.t
 import { Dialog, Form, toast } from "../components/dialog.tsx";
 import { Notice } from "../components/display.tsx";
 import { isSelfOnly, memberRole } from "../rights.ts";
+import { KeySnippet } from "./key-snippet.tsx";
 import type { ListedKey } from "./keys.tsx";
 import { useKeyTeams, useMembers } from "./people/names.ts";
 
@@ -85,7 +87,9 @@ export function KeyDialog({ edited, onChanged, onClose }: KeyDialogProps) {
   if (secret !== undefined) {
     return (
       <Dialog title="Key created" onClose={onClose}>
-        <SecretOnce secret={secret} onDone={onClose} />
+        <SecretOnce secret={secret} onDone={onClose}>
+          <KeySnippet secret={secret} allowedModels={modelsIn(entries.allowed_models)} />
+        </SecretOnce>
       </Dialog>
     );
   }
@@ -127,6 +131,7 @@ function Fields({ of: fields, entries, set }: FieldsProps) {
   return fields.map((field) => (
     <Field
       key={field}
+      param={field}
       {...CONTROLS[field]}
       value={entries[field]}
       onInput={(text) => set({ [field]: text })}
@@ -152,6 +157,7 @@ function Belonging({ entries, set }: Omit<FieldsProps, "of">) {
       {teamOptions.length > 1 && (
         <Choice
           label={CONTROLS.team_id.label}
+          param="team_id"
           value={teamId}
           options={teamOptions}
           onChange={(id) => set({ team_id: id })}
@@ -160,6 +166,7 @@ function Belonging({ entries, set }: Omit<FieldsProps, "of">) {
       {!isSelf && ownerOptions.length > 1 && (
         <Choice
           label={CONTROLS.owner_id.label}
+          param="owner_id"
           value={ownerId}
           options={ownerOptions}
           onChange={(id) => set({ owner_id: id })}
@@ -216,11 +223,12 @@ interface SecretOnceProps {
   readonly secret: string;
   /** True while an operation with the key is running. */
   readonly isBusy?: boolean;
+  readonly children?: ComponentChildren;
   onDone(): void;
 }
 
 /** The secret of a new key, with a button to copy it. */
-export function SecretOnce({ secret, isBusy = false, onDone }: SecretOnceProps) {
+export function SecretOnce({ secret, isBusy = false, children, onDone }: SecretOnceProps) {
   return (
     <form
       onSubmit={(event) => {
@@ -232,6 +240,7 @@ export function SecretOnce({ secret, isBusy = false, onDone }: SecretOnceProps) 
         Copy the key now. It is shown only once: the gateway stores only a hash of it.
       </Notice>
       <CopyText text={secret} label="secret key" />
+      {children}
       <footer>
         <Button type="submit" variant="primary" isBusy={isBusy}>
           Done
@@ -280,7 +289,7 @@ function bodyOf(entries: Entries, edited: ListedKey | undefined): Partial<WireSe
 
 /** Returns the value of a field in the API. Throws if the text is invalid. */
 function valueIn(field: FormField, kind: keyof SettingKinds, text: string) {
-  if (kind === "rate" || kind === "amount") return numberIn(text, CONTROLS[field].label);
+  if (kind === "rate" || kind === "amount") return numberIn(text, CONTROLS[field].label, field);
   return kind === "models" ? modelsIn(text) : text || null;
 }
 
@@ -290,11 +299,16 @@ export function modelsIn(text: string): readonly string[] | null {
   return models.length === 0 ? null : models;
 }
 
-/** Returns the number in a field, or null if the field is empty. Throws if the text is not a number. */
-export function numberIn(text: string, field: string): number | null {
+/**
+ * Returns the number in a field, or null if the field is empty. Throws if the text is not a number.
+ *
+ * @param label the label of the field, for the error
+ * @param param the field of the API's request body
+ */
+export function numberIn(text: string, label: string, param?: string): number | null {
   const trimmed = text.trim().replace(/^\$/, "");
   if (trimmed === "") return null;
   const value = Number(trimmed);
   if (Number.isFinite(value)) return value;
-  throw new ApiError(400, "invalid_body", `${field} must be a number.`, null);
+  throw new ApiError(400, "invalid_body", `${label} must be a number.`, param ?? null);
 }

@@ -8,6 +8,7 @@ import { ActionMenu } from "../components/menu.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { useResource } from "../resource.ts";
 import { isSelfOnly, mayChange } from "../rights.ts";
+import { useNewDialog } from "../router.ts";
 import { KeyDialog } from "./key-dialog.tsx";
 import { KeyRotation } from "./key-rotation.tsx";
 import { useKeyTeams, useMembers } from "./people/names.ts";
@@ -33,6 +34,7 @@ export function KeysPage() {
   const [search, setSearch] = useState("");
   const [action, setAction] = useState<KeyAction | "new">();
   const close = () => setAction(undefined);
+  useNewDialog(() => setAction("new"));
   const parameters = new URLSearchParams({ limit: String(PAGE_SIZE), offset: String(offset) });
   if (state !== "") parameters.set("active", state);
   if (search !== "") parameters.set("search", search);
@@ -211,12 +213,25 @@ function columns({ teams, members, ...acts }: ColumnOptions): Column<ListedKey>[
     {
       title: "Team",
       isSecondary: true,
+      isOptional: true,
       cell: (key) => ownerCell(key, teams, members),
     },
-    { title: "Per minute", isNumber: true, isSecondary: true, cell: rateLimits },
+    {
+      ...{ title: "Per minute", isNumber: true, isSecondary: true, isOptional: true },
+      cell: rateLimits,
+    },
+    {
+      ...{ title: "Models", isSecondary: true, isOptional: true, isHidden: true },
+      cell: ({ allowed_models: models }) => models?.join(", ") ?? "All models",
+    },
+    {
+      ...{ title: "Created", isSecondary: true, isOptional: true, isHidden: true },
+      cell: (key) => <Time iso={key.created_at} form="date" />,
+    },
     {
       title: "Last used",
       isSecondary: true,
+      isOptional: true,
       cell: (key) => <Time iso={key.last_used_at} otherwise="Never" />,
     },
     {

@@ -1,5 +1,5 @@
 import { CopyText, Link } from "../components/controls.tsx";
-import { Badge, Empty, Fact, Notice, PageHead, Panel } from "../components/display.tsx";
+import { Badge, Empty, Fact, LoadFailure, PageHead, Panel } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
 import { date, integer, percent, usdExact } from "../format.ts";
 import { type ListedModel, modelPath, useOf, useTitle } from "../models/catalogue.ts";
@@ -54,7 +54,7 @@ export function ModelDetailPage({ id }: { readonly id: string }) {
           </Link>
         )}
       </PageHead>
-      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {error !== undefined && <LoadFailure message={error} />}
       {data !== undefined && <Details model={data} />}
     </>
   );

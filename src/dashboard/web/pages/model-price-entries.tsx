@@ -169,12 +169,14 @@ function PriceDialog({ model, onChanged, onClose }: PriceDialogProps) {
         <div class="pair">
           <Choice
             label="Provider"
+            param="provider"
             value={provider}
             options={[["", "All"], ...[...providers].map((name) => [name, name] as const)]}
             onChange={setProvider}
           />
           <Field
             label="Valid from"
+            param="valid_from"
             type="date"
             value={from}
             onInput={setFrom}
@@ -183,6 +185,7 @@ function PriceDialog({ model, onChanged, onClose }: PriceDialogProps) {
         </div>
         <Field
           label="Id"
+          param="id"
           value={id}
           onInput={setId}
           isRequired

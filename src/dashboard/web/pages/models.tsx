@@ -1,7 +1,7 @@
 import { useMemo } from "preact/hooks";
 import { Button, Check, Choice, Field, Link } from "../components/controls.tsx";
 import { toast } from "../components/dialog.tsx";
-import { Badge, Empty, Notice, PageHead, Panel } from "../components/display.tsx";
+import { Badge, Empty, LoadFailure, PageHead, Panel } from "../components/display.tsx";
 import { Mark } from "../components/icon.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { integer, short } from "../format.ts";
@@ -67,7 +67,7 @@ export function ModelsPage() {
           </>
         )}
       </PageHead>
-      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {error !== undefined && <LoadFailure message={error} />}
       <ModelList models={models} isLoading={isLoading} chosen={chosen} onChoose={choose} />
     </>
   );

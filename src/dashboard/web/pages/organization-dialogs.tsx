@@ -59,10 +59,17 @@ export function OrganizationDialog({ edited, onChanged, onClose }: OrganizationD
       onClose={onClose}
     >
       <Form submit={edited === undefined ? "Create" : "Save"} onCancel={onClose} onSubmit={save}>
-        <Field label="Name" value={entries.name} onInput={(name) => set({ name })} isRequired />
+        <Field
+          label="Name"
+          param="name"
+          value={entries.name}
+          onInput={(name) => set({ name })}
+          isRequired
+        />
         <div class="pair">
           <Choice
             label="Plan"
+            param="plan"
             value={entries.plan}
             options={[
               ...(edited === undefined ? [["", "Default"] as const] : []),
@@ -72,6 +79,7 @@ export function OrganizationDialog({ edited, onChanged, onClose }: OrganizationD
           />
           <Field
             label="Fee (percent)"
+            param="fee_percent"
             value={entries.fee}
             onInput={(fee) => set({ fee })}
             inputMode="decimal"
@@ -101,6 +109,7 @@ function Credit({ entries, isNew, onChange }: EntryProps & { readonly isNew: boo
       <div class="pair">
         <Field
           label="Credit limit"
+          param="credit_limit_usd"
           value={entries.creditLimit}
           onInput={(creditLimit) => onChange({ creditLimit })}
           inputMode="decimal"
@@ -111,6 +120,7 @@ function Credit({ entries, isNew, onChange }: EntryProps & { readonly isNew: boo
         {isNew && (
           <Field
             label="Starting credit"
+            param="starting_credit_usd"
             value={entries.startingCredit}
             onInput={(startingCredit) => onChange({ startingCredit })}
             inputMode="decimal"
@@ -129,9 +139,14 @@ function Credit({ entries, isNew, onChange }: EntryProps & { readonly isNew: boo
 }
 
 function Limits({ entries, onChange }: EntryProps) {
-  const field = (name: "maxKeys" | "maxWebhooks" | "quotaGigabytes", label: string) => (
+  const field = (
+    name: "maxKeys" | "maxWebhooks" | "quotaGigabytes",
+    label: string,
+    param: string,
+  ) => (
     <Field
       label={label}
+      param={param}
       value={entries[name]}
       onInput={(value) => onChange({ [name]: value })}
       inputMode="numeric"
@@ -140,9 +155,9 @@ function Limits({ entries, onChange }: EntryProps) {
   );
   return (
     <div class="pair">
-      {field("maxKeys", "Max keys")}
-      {field("maxWebhooks", "Max webhooks")}
-      {field("quotaGigabytes", "File storage (GiB)")}
+      {field("maxKeys", "Max keys", "max_keys")}
+      {field("maxWebhooks", "Max webhooks", "max_webhooks")}
+      {field("quotaGigabytes", "File storage (GiB)", "file_quota_bytes")}
     </div>
   );
 }
@@ -203,21 +218,23 @@ function changedIn(entries: Entries, edited: Organization | undefined): Record<s
   };
   addIfChanged("name", "name", () => entries.name);
   addIfChanged("plan", "plan", () => entries.plan);
-  addIfChanged("fee_percent", "fee", () => numberIn(entries.fee, "Fee (percent)"));
+  addIfChanged("fee_percent", "fee", () => numberIn(entries.fee, "Fee (percent)", "fee_percent"));
   addIfChanged("file_quota_bytes", "quotaGigabytes", () => {
-    const gigabytes = numberIn(entries.quotaGigabytes, "File storage (GiB)");
+    const gigabytes = numberIn(entries.quotaGigabytes, "File storage (GiB)", "file_quota_bytes");
     return gigabytes === null ? null : Math.round(gigabytes * BYTES_A_GIGABYTE);
   });
-  addIfChanged("max_keys", "maxKeys", () => numberIn(entries.maxKeys, "Max keys"));
-  addIfChanged("max_webhooks", "maxWebhooks", () => numberIn(entries.maxWebhooks, "Max webhooks"));
+  addIfChanged("max_keys", "maxKeys", () => numberIn(entries.maxKeys, "Max keys", "max_keys"));
+  addIfChanged("max_webhooks", "maxWebhooks", () =>
+    numberIn(entries.maxWebhooks, "Max webhooks", "max_webhooks"),
+  );
   addIfChanged("computer_use", "usesComputers", () => entries.usesComputers);
   addIfChanged("starting_credit_usd", "startingCredit", () =>
-    numberIn(entries.startingCredit, "Starting credit"),
+    numberIn(entries.startingCredit, "Starting credit", "starting_credit_usd"),
   );
   if (!entries.hasCreditLimit) {
     if (previous.hasCreditLimit) body.credit_limit_usd = null;
   } else if (entries.creditLimit !== previous.creditLimit || !previous.hasCreditLimit) {
-    body.credit_limit_usd = numberIn(entries.creditLimit, "Credit limit") ?? 0;
+    body.credit_limit_usd = numberIn(entries.creditLimit, "Credit limit", "credit_limit_usd") ?? 0;
   }
   return body;
 }
@@ -280,17 +297,24 @@ export function AdjustmentDialog({ organization, onChanged, onClose }: Adjustmen
       <Form
         submit="Adjust"
         onCancel={onClose}
-        onSubmit={async () => setAmountUsd(numberIn(amount, "Amount") ?? 0)}
+        onSubmit={async () => setAmountUsd(numberIn(amount, "Amount", "amount_usd") ?? 0)}
       >
         <Field
           label="Amount"
+          param="amount_usd"
           value={amount}
           onInput={setAmount}
           inputMode="decimal"
           isRequired
           hint={`USD. A negative amount is deducted. The balance is ${usd(balance)}.`}
         />
-        <Field label="Description" value={description} onInput={setDescription} isRequired />
+        <Field
+          label="Description"
+          param="description"
+          value={description}
+          onInput={setDescription}
+          isRequired
+        />
       </Form>
     </Dialog>
   );

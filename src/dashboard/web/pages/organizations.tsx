@@ -3,6 +3,7 @@ import { call } from "../api.ts";
 import { Button } from "../components/controls.tsx";
 import { Confirm, toast } from "../components/dialog.tsx";
 import { Badge, Empty, PageHead, Panel, ShortId, Time } from "../components/display.tsx";
+import { ActionMenu } from "../components/menu.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
 import { integer, usd } from "../format.ts";
 import { useResource } from "../resource.ts";
@@ -167,6 +168,7 @@ function columns(onAction: (action: OrganizationAction) => void): Column<Organiz
     {
       title: "Created",
       isSecondary: true,
+      isOptional: true,
       cell: ({ created_at: at }) => <Time iso={at} form="date" />,
     },
     {
@@ -184,7 +186,6 @@ interface ActionsProps {
 
 function Actions({ organization, onAction }: ActionsProps) {
   const { name, suspended } = organization;
-  const suspend = suspended ? "Reinstate" : "Suspend";
   return (
     <>
       <Button
@@ -195,22 +196,20 @@ function Actions({ organization, onAction }: ActionsProps) {
       >
         Edit
       </Button>
-      <Button
-        needs="operator"
-        variant="quiet"
-        label={`Adjust the balance of ${name}`}
-        onClick={() => onAction({ kind: "adjust", organization })}
-      >
-        Adjust
-      </Button>
-      <Button
-        needs="operator"
-        variant="quiet"
-        label={`${suspend} ${name}`}
-        onClick={() => onAction({ kind: "suspend", organization })}
-      >
-        {suspend}
-      </Button>
+      <ActionMenu
+        label={`Actions for ${name}`}
+        items={[
+          {
+            ...{ label: "Adjust balance", icon: "wallet", needs: "operator" },
+            onSelect: () => onAction({ kind: "adjust", organization }),
+          },
+          {
+            ...{ label: suspended ? "Reinstate" : "Suspend", icon: "power", needs: "operator" },
+            isDanger: !suspended,
+            onSelect: () => onAction({ kind: "suspend", organization }),
+          },
+        ]}
+      />
     </>
   );
 }

@@ -98,6 +98,7 @@ function AddDialog({ needsPassword, onAdded, onClose }: AddDialogProps) {
       <Form submit="Continue" isDisabled={name.trim() === ""} onCancel={onClose} onSubmit={add}>
         <Field
           label="Name"
+          param="name"
           value={name}
           onInput={setName}
           isRequired
@@ -107,6 +108,7 @@ function AddDialog({ needsPassword, onAdded, onClose }: AddDialogProps) {
         {needsPassword && (
           <Field
             label="Current password"
+            param="password"
             type="password"
             value={password}
             onInput={setPassword}

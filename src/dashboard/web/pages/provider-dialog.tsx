@@ -50,12 +50,14 @@ export function ProviderDialog({ edited, onChanged, onClose }: ProviderDialogPro
           <>
             <Choice
               label="Type"
+              param="type"
               value={type}
               options={names.map((name) => [name, name] as const)}
               onChange={setType}
             />
             <Field
               label="Id"
+              param="id"
               value={id}
               onInput={setId}
               isRequired
@@ -66,6 +68,7 @@ export function ProviderDialog({ edited, onChanged, onClose }: ProviderDialogPro
         )}
         <Field
           label="Base URL"
+          param="base_url"
           type="url"
           value={baseUrl}
           onInput={setBaseUrl}

@@ -1,5 +1,5 @@
 import { Link } from "../components/controls.tsx";
-import { Badge, Fact, Notice, PageHead, Panel, Time } from "../components/display.tsx";
+import { Badge, Fact, LoadFailure, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
 import { duration, integer, titled, usdExact } from "../format.ts";
 import { useResource } from "../resource.ts";
@@ -38,7 +38,7 @@ export function RequestDetail({ id }: { readonly id: string }) {
         <Link page="requests">← Requests</Link>
       </p>
       <PageHead title="Request" />
-      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {error !== undefined && <LoadFailure message={error} />}
       {data !== undefined && (
         <>
           <div class="columns">

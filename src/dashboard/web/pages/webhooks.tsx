@@ -7,7 +7,7 @@ import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/displ
 import { ActionMenu } from "../components/menu.tsx";
 import { type Column, Table } from "../components/table.tsx";
 import { useResource } from "../resource.ts";
-import { query } from "../router.ts";
+import { query, useNewDialog } from "../router.ts";
 import { DeliveriesPage } from "./deliveries.tsx";
 
 /** A webhook in the answer of GET /v1/webhooks. */
@@ -33,6 +33,7 @@ export function WebhooksPage() {
 function WebhookList() {
   const [edited, setEdited] = useState<Webhook | "new">();
   const [deleted, setDeleted] = useState<Webhook>();
+  useNewDialog(() => setEdited("new"));
   const { data, error, reload } = useResource<{ data: Webhook[] }>(
     `v1/webhooks?limit=${MAX_LISTED}`,
   );
@@ -121,6 +122,7 @@ function columns({ onEdit, onDelete, onToggle }: RowActions): Column<Webhook>[] 
     {
       title: "Events",
       isSecondary: true,
+      isOptional: true,
       cell: ({ events }) =>
         events.includes("*") ? (
           "All events"
@@ -134,6 +136,7 @@ function columns({ onEdit, onDelete, onToggle }: RowActions): Column<Webhook>[] 
     {
       title: "Created",
       isSecondary: true,
+      isOptional: true,
       cell: ({ created_at }) => <Time iso={created_at} form="date" />,
     },
     {
@@ -218,13 +221,19 @@ function WebhookDialog({ edited, onChanged, onClose }: WebhookDialogProps) {
       <Form submit={edited === undefined ? "Create" : "Save"} onCancel={onClose} onSubmit={save}>
         <Field
           label="URL"
+          param="url"
           type="url"
           value={url}
           onInput={setUrl}
           isRequired
           placeholder="https://example.com/gateway"
         />
-        <Field label="Description" value={description} onInput={setDescription} />
+        <Field
+          label="Description"
+          param="description"
+          value={description}
+          onInput={setDescription}
+        />
         <Check label="Send all events" isChecked={isAll} onChange={setAll} />
         {!isAll && (
           <fieldset class="checks">

@@ -30,7 +30,14 @@ export function InviteDialog({ teams, onChanged, onClose }: InviteDialogProps) {
   return (
     <Dialog title="Invite a member" onClose={onClose}>
       <Form submit="Invite" onCancel={onClose} onSubmit={invite}>
-        <Field label="Email" type="email" value={email} onInput={setEmail} isRequired />
+        <Field
+          label="Email"
+          param="email"
+          type="email"
+          value={email}
+          onInput={setEmail}
+          isRequired
+        />
         <RoleChoice role={role} onChange={setRole} />
         <TeamChecks {...{ teams }} chosen={teamIds} onChange={setTeamIds} />
       </Form>

@@ -51,6 +51,7 @@ export function Budgets({ daily, monthly, onChange }: BudgetsProps) {
     <div class="pair">
       <Field
         label="Daily budget"
+        param="daily_budget_usd"
         hint="USD per UTC day"
         value={daily}
         onInput={(text) => onChange({ daily: text })}
@@ -58,6 +59,7 @@ export function Budgets({ daily, monthly, onChange }: BudgetsProps) {
       />
       <Field
         label="Monthly budget"
+        param="monthly_budget_usd"
         hint="USD per UTC month"
         value={monthly}
         onInput={(text) => onChange({ monthly: text })}
@@ -78,6 +80,7 @@ export function RoleChoice({ role, onChange }: RoleChoiceProps) {
   return (
     <Choice
       label="Role"
+      param="role"
       value={role}
       options={ROLES.filter((one) => grantable.includes(one)).map((one) => [one, roleTitle(one)])}
       hint={ROLE_RIGHTS[role].description}
@@ -136,9 +139,11 @@ function changedIn(entries: ReturnType<typeof entriesOf>, edited: Member): Recor
     ...(isChanged("teams") && {
       teams: entries.teams.map((id) => edited.teams.find((team) => team.id === id) ?? { id }),
     }),
-    ...(isChanged("daily") && { daily_budget_usd: numberIn(entries.daily, "Daily budget") }),
+    ...(isChanged("daily") && {
+      daily_budget_usd: numberIn(entries.daily, "Daily budget", "daily_budget_usd"),
+    }),
     ...(isChanged("monthly") && {
-      monthly_budget_usd: numberIn(entries.monthly, "Monthly budget"),
+      monthly_budget_usd: numberIn(entries.monthly, "Monthly budget", "monthly_budget_usd"),
     }),
   };
 }

@@ -3,10 +3,12 @@ import { call, session } from "../../api.ts";
 import { Button } from "../../components/controls.tsx";
 import { Confirm, perform, toast } from "../../components/dialog.tsx";
 import { Badge, Empty, PageHead, Panel, Time } from "../../components/display.tsx";
+import { ActionMenu, type MenuItem } from "../../components/menu.tsx";
 import { type Column, Pager, Table } from "../../components/table.tsx";
 import { usd } from "../../format.ts";
 import { useResource } from "../../resource.ts";
 import { grantableRoles, mayChange, roleTitle } from "../../rights.ts";
+import { useNewDialog } from "../../router.ts";
 import { Invitations, invitationsPath } from "./invitations.tsx";
 import { InviteDialog } from "./invite-dialog.tsx";
 import { MemberDialog } from "./member-dialog.tsx";
@@ -25,6 +27,7 @@ export function MembersPage() {
   const invitations = useResource<List<never>>(invitationsPath);
   const teams = useTeams().data?.data ?? [];
   const close = () => setAction(undefined);
+  useNewDialog(() => setAction("invite"));
   const activate = (member: Member) =>
     perform(`Activated ${member.name}.`, async () => {
       await call("PATCH", `v1/members/${member.id}`, { body: { is_active: true } });
@@ -149,10 +152,11 @@ function columns(
       title: "Teams",
       cell: (member) => teamNames(member.teams, teams),
     },
-    { title: "Budget", isSecondary: true, cell: budgets },
+    { title: "Budget", isSecondary: true, isOptional: true, cell: budgets },
     {
       title: "Last sign-in",
       isSecondary: true,
+      isOptional: true,
       cell: ({ last_sign_in_at: at }) => <Time iso={at} otherwise="Never" />,
     },
     {
@@ -195,34 +199,28 @@ function Actions({ member, onAction, onActivate }: ActionsProps) {
   if (!grantableRoles().includes(member.role)) {
     return <span class="quiet">Managed by owners</span>;
   }
-  const act = (kind: MemberAction["kind"], text: string) => (
-    <Button
-      variant="quiet"
-      label={`${text} ${member.name}`}
-      onClick={() => onAction({ kind, member })}
-    >
-      {text}
-    </Button>
-  );
+  const { name, is_active: isActive } = member;
+  const activation: MenuItem = isActive
+    ? {
+        label: "Deactivate",
+        icon: "power",
+        onSelect: () => onAction({ kind: "deactivate", member }),
+      }
+    : { label: "Activate", icon: "power", onSelect: () => onActivate(member) };
+  const removal: MenuItem = {
+    ...{ label: "Remove", icon: "trash-2", isDanger: true },
+    onSelect: () => onAction({ kind: "remove", member }),
+  };
   return (
     <>
-      {act("edit", "Edit")}
-      {!isYou(member) && (
-        <>
-          {member.is_active ? (
-            act("deactivate", "Deactivate")
-          ) : (
-            <Button
-              variant="quiet"
-              label={`Activate ${member.name}`}
-              onClick={() => onActivate(member)}
-            >
-              Activate
-            </Button>
-          )}
-          {act("remove", "Remove")}
-        </>
-      )}
+      <Button
+        variant="quiet"
+        label={`Edit ${name}`}
+        onClick={() => onAction({ kind: "edit", member })}
+      >
+        Edit
+      </Button>
+      {!isYou(member) && <ActionMenu label={`Actions for ${name}`} items={[activation, removal]} />}
     </>
   );
 }

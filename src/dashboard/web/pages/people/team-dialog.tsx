@@ -26,6 +26,7 @@ export function TeamDialog({ edited, onChanged, onClose }: TeamDialogProps) {
   ) => (
     <Field
       label={label}
+      param={paramOf(name)}
       value={entries[name]}
       onInput={(text) => set({ [name]: text })}
       {...more}
@@ -161,6 +162,13 @@ const POLICY_FIELDS: typeof FIELDS = [
   ["maxDays", "max_lifetime_days", "Max lifetime"],
 ];
 
+/** Returns the field of the request body that an entry states. */
+function paramOf(name: keyof Entries): string {
+  const [, field] = FIELDS.find(([entry]) => entry === name) ?? [];
+  const [, policy] = POLICY_FIELDS.find(([entry]) => entry === name) ?? [];
+  return field ?? `key_policy.${policy}`;
+}
+
 /** Returns the changed fields. Throws if a number is invalid. */
 function changedIn(entries: Entries, edited: Team | undefined): Record<string, unknown> {
   const before = entriesOf(edited);
@@ -175,6 +183,6 @@ function changedIn(entries: Entries, edited: Team | undefined): Record<string, u
 }
 
 function valueIn(entry: keyof Entries, text: string, numberLabel: string | undefined): unknown {
-  if (numberLabel !== undefined) return numberIn(text, numberLabel);
+  if (numberLabel !== undefined) return numberIn(text, numberLabel, paramOf(entry));
   return entry === "models" ? modelsIn(text) : text || null;
 }

@@ -5,6 +5,7 @@ import { Confirm, toast } from "../../components/dialog.tsx";
 import { Empty, PageHead, Panel } from "../../components/display.tsx";
 import { type Column, Table } from "../../components/table.tsx";
 import { mayChange } from "../../rights.ts";
+import { useNewDialog } from "../../router.ts";
 import { rateLimits, spendCell } from "../spend.tsx";
 import { type Member, type Team, useMembers, useTeams } from "./names.ts";
 import { TeamDialog } from "./team-dialog.tsx";
@@ -19,6 +20,7 @@ export function TeamsPage() {
       {text}
     </Button>
   );
+  useNewDialog(() => setEdited("new"));
   return (
     <>
       <PageHead title="Teams">{create("primary", "Create team")}</PageHead>

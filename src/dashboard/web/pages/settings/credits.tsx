@@ -2,12 +2,12 @@ import { useState } from "preact/hooks";
 import { ApiError, call } from "../../api.ts";
 import { Button, Choice, Field, OutsideLink } from "../../components/controls.tsx";
 import { Dialog, Form, toast } from "../../components/dialog.tsx";
-import { Figure, Figures, Notice, Panel } from "../../components/display.tsx";
+import { Figure, Figures, LoadFailure, Notice, Panel } from "../../components/display.tsx";
 import { usd } from "../../format.ts";
 import { useReturn } from "../../resource.ts";
 import { numberIn } from "../key-dialog.tsx";
 import type { Credits, PaymentBounds } from "./billing.tsx";
-import { methodTitle, type PaymentMethod } from "./payment-methods.tsx";
+import { AddMethodDialog, methodTitle, type PaymentMethod } from "./payment-methods.tsx";
 
 interface CreditsPanelProps {
   readonly credits: Credits | undefined;
@@ -41,7 +41,7 @@ export function CreditsPanel({ credits, error, bounds, methods, onChanged }: Cre
       }
       isFlush
     >
-      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {error !== undefined && <LoadFailure message={error} />}
       <Figures>
         <Figure label="Balance" value={credits && usd(credits.balance_usd)} />
         <Figure label="Total spent" value={credits && usd(credits.lifetime_spend_usd)} />
@@ -157,13 +157,18 @@ function TopUpDialog({ bounds, methods, outcome, onOutcome, ...on }: TopUpProps)
   }
   if (methodId === undefined) {
     return (
-      <Dialog title="Add credit" onClose={onClose}>
-        <Notice>Add a payment method first.</Notice>
-      </Dialog>
+      <AddMethodDialog
+        isTest={bounds.processor === "test"}
+        lead="Add a payment method first. Then you choose the amount."
+        onChanged={onChanged}
+        // The form for the amount follows when the method is listed.
+        onAdded={() => {}}
+        onClose={onClose}
+      />
     );
   }
   const pay = () => {
-    const amountUsd = numberIn(amount, "Amount");
+    const amountUsd = numberIn(amount, "Amount", "amount_usd");
     if (amountUsd === null) throw new ApiError(400, "invalid_body", "Enter an amount.", null);
     const body = { amount_usd: amountUsd, payment_method_id: methodId };
     return order({ key: crypto.randomUUID(), body });
@@ -173,6 +178,7 @@ function TopUpDialog({ bounds, methods, outcome, onOutcome, ...on }: TopUpProps)
       <Form submit={payText(amount)} onCancel={onClose} onSubmit={async () => pay()}>
         <Field
           label="Amount"
+          param="amount_usd"
           value={amount}
           onInput={setAmount}
           inputMode="decimal"
@@ -181,6 +187,7 @@ function TopUpDialog({ bounds, methods, outcome, onOutcome, ...on }: TopUpProps)
         />
         <Choice
           label="Pay with"
+          param="payment_method_id"
           value={methodId}
           options={methods.map((method) => [method.id, methodTitle(method)] as const)}
           onChange={setMethodId}

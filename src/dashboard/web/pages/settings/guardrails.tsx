@@ -102,7 +102,7 @@ function GuardrailDialog({ edited, onChanged, onClose }: EditorProps<Guardrail>)
       onClose={onClose}
     >
       <Form submit={edited === undefined ? "Create" : "Save"} onCancel={onClose} onSubmit={save}>
-        <Field label="Name" value={name} onInput={setName} isRequired />
+        <Field label="Name" param="name" value={name} onInput={setName} isRequired />
         {choices.data === undefined ? (
           (choices.error ?? <Skeleton />)
         ) : (

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { call } from "../../api.ts";
 import { Button, Link } from "../../components/controls.tsx";
 import { Confirm, toast } from "../../components/dialog.tsx";
-import { Meter, Notice, Panel, Skeleton, Time } from "../../components/display.tsx";
+import { LoadFailure, Meter, Notice, Panel, Skeleton, Time } from "../../components/display.tsx";
 import { bytes, integer, usd } from "../../format.ts";
 import { useResource } from "../../resource.ts";
 import { grantableRoles, isSelfOnly, mayChange, mayRead } from "../../rights.ts";
@@ -32,7 +32,7 @@ export function OrganizationSection() {
   return (
     <>
       <Panel title="Organization">
-        {error !== undefined && <Notice tone="bad">{error}</Notice>}
+        {error !== undefined && <LoadFailure message={error} />}
         {data?.suspended && (
           <Notice tone="bad">
             The organization is suspended, and its requests are rejected. Contact the gateway's

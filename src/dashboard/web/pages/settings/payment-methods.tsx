@@ -157,7 +157,11 @@ function columns(
 
 interface AddMethodProps {
   readonly isTest: boolean;
+  /** Why a payment method is needed. */
+  readonly lead?: string;
   onChanged(): void;
+  /** Called after a method was added. Default: the dialog closes. */
+  onAdded?(): void;
   onClose(): void;
 }
 
@@ -165,11 +169,17 @@ interface AddMethodProps {
  * Adds a payment method. The card is entered on the payment processor's page, so the gateway never receives
  * its number.
  */
-function AddMethodDialog({ isTest, onChanged, onClose }: AddMethodProps) {
+export function AddMethodDialog({
+  isTest,
+  lead,
+  onChanged,
+  onClose,
+  onAdded = onClose,
+}: AddMethodProps) {
   const [card, setCard] = useState(TEST_CARDS[0]![0]);
   const [setupUrl, setSetupUrl] = useState<string>();
   useReturn(onChanged);
-  const done = () => {
+  const close = () => {
     onChanged();
     onClose();
   };
@@ -180,18 +190,19 @@ function AddMethodDialog({ isTest, onChanged, onClose }: AddMethodProps) {
     });
     if (added.setup_url !== null) return setSetupUrl(added.setup_url);
     toast("Added the payment method.");
-    done();
+    onChanged();
+    onAdded();
   };
   if (setupUrl !== undefined) {
     return (
-      <Dialog title="Add a payment method" onClose={done}>
+      <Dialog title="Add a payment method" onClose={close}>
         <p>
           Enter the card on the payment processor's page. It then appears here within two minutes.
         </p>
         <form
           onSubmit={(event) => {
             event.preventDefault();
-            done();
+            close();
           }}
         >
           <footer>
@@ -207,6 +218,7 @@ function AddMethodDialog({ isTest, onChanged, onClose }: AddMethodProps) {
   return (
     <Dialog title="Add a payment method" onClose={onClose}>
       <Form submit={isTest ? "Add" : "Continue"} onCancel={onClose} onSubmit={add}>
+        {lead !== undefined && <p>{lead}</p>}
         {isTest ? (
           <Choice label="Test card" value={card} options={TEST_CARDS} onChange={setCard} />
         ) : (

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { call } from "../../api.ts";
 import { Button, Link, OutsideLink } from "../../components/controls.tsx";
 import { Dialog, Form, toast } from "../../components/dialog.tsx";
-import { Badge, Notice, Panel, Skeleton, Time } from "../../components/display.tsx";
+import { Badge, LoadFailure, Notice, Panel, Skeleton, Time } from "../../components/display.tsx";
 import { bytes, date, usd } from "../../format.ts";
 import { methodTitle, type PaymentMethod } from "./payment-methods.tsx";
 import {
@@ -29,7 +29,7 @@ export function PlanPanel({ subscription, plans, methods, error, onChanged }: Pl
   const isLoading = subscription === undefined || plans === undefined;
   return (
     <Panel title="Plan">
-      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {error !== undefined && <LoadFailure message={error} />}
       {isLoading ? (
         error === undefined && <Skeleton />
       ) : (

@@ -77,9 +77,10 @@ function PresetDialog({ edited, onChanged, onClose }: EditorProps<Preset>) {
       onClose={onClose}
     >
       <Form submit={edited === undefined ? "Create" : "Save"} onCancel={onClose} onSubmit={save}>
-        <Field label="Name" value={name} onInput={setName} isRequired />
+        <Field label="Name" param="name" value={name} onInput={setName} isRequired />
         <Field
           label="Model"
+          param="model"
           value={model}
           onInput={setModel}
           placeholder="Model of the request"
@@ -87,6 +88,7 @@ function PresetDialog({ edited, onChanged, onClose }: EditorProps<Preset>) {
         />
         <Area
           label="System prompt"
+          param="system"
           value={system}
           onInput={setSystem}
           placeholder="You answer for the support team."

@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { ApiError, call } from "../../api.ts";
 import { Button, Choice, Field } from "../../components/controls.tsx";
 import { Confirm, Dialog, Form, toast } from "../../components/dialog.tsx";
-import { Badge, Empty, Notice, Panel, Time } from "../../components/display.tsx";
+import { Badge, Empty, Panel, Time } from "../../components/display.tsx";
 import { type Column, Table } from "../../components/table.tsx";
 import { useResource } from "../../resource.ts";
 
@@ -31,14 +31,16 @@ export function ProviderKeysSection() {
     <Panel
       title="Provider keys"
       aside={
-        <Button
-          needs="provider_keys:manage"
-          variant="primary"
-          isDisabled={providers === undefined}
-          onClick={() => setAdding(true)}
-        >
-          Add provider key
-        </Button>
+        providers?.length !== 0 && (
+          <Button
+            needs="provider_keys:manage"
+            variant="primary"
+            isDisabled={providers === undefined}
+            onClick={() => setAdding(true)}
+          >
+            Add provider key
+          </Button>
+        )
       }
       isFlush
     >
@@ -53,9 +55,15 @@ export function ProviderKeysSection() {
         error={error ?? choices.error}
         keyOf={({ id }) => id}
         empty={
-          <Empty title="No provider keys yet">
-            <p>Add the key of your account at a provider, such as OpenAI.</p>
-          </Empty>
+          providers?.length === 0 ? (
+            <Empty title="No provider of this gateway accepts your own keys">
+              <p>Ask the operator of the gateway to add a provider.</p>
+            </Empty>
+          ) : (
+            <Empty title="No provider keys yet">
+              <p>Add the key of your account at a provider, such as OpenAI.</p>
+            </Empty>
+          )
         }
       />
       {isAdding && providers !== undefined && (
@@ -152,24 +160,19 @@ function AddKeyDialog({ providers, onChanged, onClose }: AddKeyProps) {
     onClose();
     onChanged();
   };
-  if (providers.length === 0) {
-    return (
-      <Dialog title="Add a provider key" onClose={onClose}>
-        <Notice>This gateway has no provider that accepts your own keys.</Notice>
-      </Dialog>
-    );
-  }
   return (
     <Dialog title="Add a provider key" onClose={onClose}>
       <Form submit="Add" onCancel={onClose} onSubmit={add}>
         <Choice
           label="Provider"
+          param="provider"
           value={providerId}
           options={providers.map(({ id }) => [id, id] as const)}
           onChange={setProviderId}
         />
         <Field
           label="Secret"
+          param="key"
           type="password"
           value={key}
           onInput={setKey}
@@ -177,9 +180,10 @@ function AddKeyDialog({ providers, onChanged, onClose }: AddKeyProps) {
           autocomplete="off"
           hint="The gateway checks it with the provider, stores it encrypted, and never shows it again."
         />
-        <Field label="Name" value={name} onInput={setName} placeholder={providerId} />
+        <Field label="Name" param="name" value={name} onInput={setName} placeholder={providerId} />
         <Field
           label="Base URL"
+          param="base_url"
           type="url"
           value={baseUrl}
           onInput={setBaseUrl}

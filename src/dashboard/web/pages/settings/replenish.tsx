@@ -2,7 +2,7 @@ import { useState } from "preact/hooks";
 import { call } from "../../api.ts";
 import { Check, Choice, Field } from "../../components/controls.tsx";
 import { Form, toast } from "../../components/dialog.tsx";
-import { Badge, Notice, Panel, Skeleton } from "../../components/display.tsx";
+import { Badge, LoadFailure, Notice, Panel, Skeleton } from "../../components/display.tsx";
 import { usd } from "../../format.ts";
 import { numberIn } from "../key-dialog.tsx";
 import type { Credits, PaymentBounds } from "./billing.tsx";
@@ -45,7 +45,7 @@ export function ReplenishPanel({ error, ...props }: ReplenishPanelProps) {
         error === undefined ? (
           <Skeleton />
         ) : (
-          <Notice tone="bad">{error}</Notice>
+          <LoadFailure message={error} />
         )
       ) : (
         <ReplenishForm
@@ -75,8 +75,8 @@ function ReplenishForm({ credits, bounds, methods, onChanged }: LoadedProps<Repl
   // After declined payments the same settings can be saved again.
   const isUnchangedOff = problem === undefined && !isOn && !credits.auto_replenish;
   const save = async () => {
-    const thresholdUsd = numberIn(threshold, "Threshold");
-    const amountUsd = numberIn(amount, "Amount");
+    const thresholdUsd = numberIn(threshold, "Threshold", "replenish_threshold_usd");
+    const amountUsd = numberIn(amount, "Amount", "replenish_amount_usd");
     const body = {
       auto_replenish: isOn,
       ...(thresholdUsd !== null && { replenish_threshold_usd: thresholdUsd }),
@@ -97,6 +97,7 @@ function ReplenishForm({ credits, bounds, methods, onChanged }: LoadedProps<Repl
           <div class="triple">
             <Field
               label="Threshold"
+              param="replenish_threshold_usd"
               value={threshold}
               onInput={setThreshold}
               inputMode="decimal"
@@ -106,6 +107,7 @@ function ReplenishForm({ credits, bounds, methods, onChanged }: LoadedProps<Repl
             />
             <Field
               label="Amount"
+              param="replenish_amount_usd"
               value={amount}
               onInput={setAmount}
               inputMode="decimal"
@@ -115,6 +117,7 @@ function ReplenishForm({ credits, bounds, methods, onChanged }: LoadedProps<Repl
             />
             <Choice
               label="Pay with"
+              param="payment_method_id"
               value={methodId}
               options={[["", "Default payment method"], ...options]}
               onChange={setMethodId}

@@ -117,7 +117,14 @@ function TokenDialog({ onChanged, onClose }: { onChanged(): void; onClose(): voi
   return (
     <Dialog title="Create a SCIM token" onClose={onClose}>
       <Form submit="Create" onCancel={onClose} onSubmit={create}>
-        <Field label="Name" value={name} onInput={setName} isRequired placeholder="Okta" />
+        <Field
+          label="Name"
+          param="name"
+          value={name}
+          onInput={setName}
+          isRequired
+          placeholder="Okta"
+        />
       </Form>
     </Dialog>
   );
