@@ -17,6 +17,7 @@ const WINGS: readonly string[] = [
   "src/webhooks",
   "src/inference",
   "src/accounts",
+  "src/alerts",
   "src/jobs",
   "src/dashboard",
   "src/main",

@@ -1,7 +1,8 @@
--- Emits budget.threshold and budget.exhausted for periods of keys, teams and members, each at most once per period. Bits of budget_events
--- record which events were emitted, under the lock of the account's row. Thresholds follow charges alone, in ascending
--- order. If p_exhausted is true, the budgets have caused a 402. Then it emits budget.exhausted, and the threshold of
--- 100 % if at least 95 % are spent, because holds keep the amount spent below the budget.
+-- Emits budget.threshold and budget.exhausted for periods of keys, teams, members, end users and tags, each at most once
+-- per period. Bits of budget_events record which events were emitted, under the lock of the account's row. Thresholds
+-- follow charges alone, in ascending order. If p_exhausted is true, the budgets have caused a 402. Then it emits
+-- budget.exhausted, and the threshold of 100 % if at least 95 % are spent, because holds keep the amount spent below the
+-- budget.
 --
 -- Called by ledger_settle_batch, ledger_exchange_batch, and queries that change budgets or reject requests.
 CREATE OR REPLACE FUNCTION emit_budget_events(p_accounts text[], p_exhausted boolean) RETURNS void
@@ -23,7 +24,7 @@ BEGIN
       CASE a.kind WHEN 'subject_day' THEN b.daily_budget_nano ELSE b.monthly_budget_nano END,
       CASE a.kind WHEN 'subject_day' THEN a.period_start + 1 ELSE (a.period_start + interval '1 month')::date END
     FROM accounts a JOIN subject_budgets b ON b.id = a.budget_id
-    WHERE a.id = ANY (p_accounts) AND b.subject_type IN ('team', 'member')
+    WHERE a.id = ANY (p_accounts)
   ), crossed AS (
     -- Subtracts shares from the budget, because a multiple of it could overflow a bigint.
     SELECT b.*, (

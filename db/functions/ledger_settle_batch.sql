@@ -81,7 +81,7 @@ BEGIN
         FROM api_keys WHERE id = a.key_id;
       ELSE
         SELECT CASE a.kind WHEN 'subject_day' THEN daily_budget_nano ELSE monthly_budget_nano END INTO v_budget
-        FROM subject_budgets WHERE id = a.budget_id AND subject_type IN ('team', 'member');
+        FROM subject_budgets WHERE id = a.budget_id;
       END IF;
       IF a.posted_nano >= v_budget - v_budget / 2 THEN
         v_near := v_near || a.id;

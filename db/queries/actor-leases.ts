@@ -1,5 +1,6 @@
 import { type Database, type DatabaseTransaction, sqlState } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
+import { ALERT_CHANNEL } from "./alert-delivery.ts";
 import { BATCH } from "./batches.ts";
 import { FINE_TUNING_JOB } from "./fine-tuning-jobs.ts";
 import { VECTOR_STORE_FILE } from "./vector-store-files.ts";
@@ -104,6 +105,8 @@ export async function removeSpentLeases(sql: Database): Promise<boolean> {
         NOT EXISTS (SELECT FROM fine_tuning_jobs WHERE id = s.id AND due_at IS NOT NULL)
       WHEN ${VECTOR_STORE_FILE} THEN
         NOT EXISTS (SELECT FROM vector_store_files WHERE id = s.id AND due_at IS NOT NULL)
+      WHEN ${ALERT_CHANNEL} THEN
+        NOT EXISTS (SELECT FROM alert_states WHERE channel_id = s.id AND due_at IS NOT NULL)
       ELSE false END
     LIMIT ${REMOVAL_BATCH})`;
   return removed.count === REMOVAL_BATCH;

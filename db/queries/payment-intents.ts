@@ -1,8 +1,9 @@
-import type { Database, DatabaseTransaction } from "../client.ts";
+import type { Database } from "../client.ts";
 import { type PostedCredit, postCredit } from "../ledger/credits.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
 import { type RowOf, recordReader } from "../rows.ts";
 import { paymentIntents } from "../schema/payments.ts";
+import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
 type IntentRow = RowOf<typeof paymentIntents>;
 
@@ -172,22 +173,36 @@ export async function receiptsOf(
   return new Map(rows.map((row) => [row.transaction_id, row.receipt_url]));
 }
 
+export interface PaymentFailure {
+  readonly id: string;
+  readonly reason: string;
+  readonly message: string;
+  readonly reference: string | undefined;
+}
+
+/** Content of the event about a failed payment. */
+export type FailedPayment = Pick<
+  PaymentIntent,
+  "id" | "organizationId" | "amountNano" | "purpose"
+> & {
+  readonly reason: string;
+};
+
 /**
  * Ends a payment that charged nothing, and releases its idempotency key. Returns false if it has ended before, or if
  * the instance no longer has it: another instance may be calling the processor for the payment.
  */
-export async function failPayment(
-  sql: Database | DatabaseTransaction,
+export function failPayment(
+  sql: Database,
   { id: instanceId, epoch }: InstanceIdentity,
-  failure: {
-    readonly id: string;
-    readonly reason: string;
-    readonly message: string;
-    readonly reference: string | undefined;
-  },
+  failure: PaymentFailure,
+  report: (failed: FailedPayment) => OutboxEvent,
 ): Promise<boolean> {
-  // While the row is locked, this instance cannot be declared dead, so the payment cannot get another owner.
-  const failed = await sql`
+  return sql.begin(async (transaction) => {
+    // While the row is locked, this instance cannot be declared dead, so the payment cannot get another owner.
+    const [failed] = await transaction<
+      Pick<IntentRow, "organization_id" | "amount_nano" | "purpose">[]
+    >`
     WITH owner AS MATERIALIZED (
       SELECT id FROM instances
       WHERE id = ${instanceId} AND epoch = ${epoch.toString()}::bigint AND alive FOR KEY SHARE)
@@ -196,8 +211,19 @@ export async function failPayment(
       reference = coalesce(${failure.reference ?? null}, reference), settled_at = clock_timestamp()
     FROM owner
     WHERE p.id = ${failure.id} AND p.instance_id = owner.id
-      AND p.state IN ('pending', 'requires_action')`;
-  return failed.count > 0;
+      AND p.state IN ('pending', 'requires_action')
+    RETURNING p.organization_id, p.amount_nano, p.purpose`;
+    if (failed === undefined) return false;
+    const event = report({
+      id: failure.id,
+      organizationId: failed.organization_id,
+      amountNano: failed.amount_nano,
+      purpose: failed.purpose,
+      reason: failure.reason,
+    });
+    await insertOutboxEvent(transaction, event);
+    return true;
+  });
 }
 
 /**

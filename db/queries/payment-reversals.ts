@@ -2,6 +2,7 @@ import type { Database } from "../client.ts";
 import { type RowOf, recordReader } from "../rows.ts";
 import { paymentReversals } from "../schema/payments.ts";
 import { endDisputeSuspension, suspendForDispute } from "./organizations.ts";
+import { insertOutboxEvent, type OutboxEvent } from "./outbox.ts";
 
 const storedReversal = recordReader(
   paymentReversals,
@@ -24,6 +25,13 @@ export type NewReversal = Pick<PaymentReversal, "id" | "kind" | "amountNano" | "
   readonly paymentReference: string;
 };
 
+/** Content of the event about a new dispute. */
+export interface NewDispute {
+  readonly organizationId: string;
+  readonly paymentId: string;
+  readonly amountNano: bigint;
+}
+
 type ReversalRow = RowOf<typeof paymentReversals> & { readonly description: string };
 
 const reversalOf = (row: ReversalRow): PaymentReversal => ({
@@ -42,6 +50,7 @@ const MAX_LOOK_SECONDS = 3_600;
 export async function noteReversal(
   sql: Database,
   reversal: NewReversal,
+  report: (dispute: NewDispute) => OutboxEvent,
 ): Promise<{ readonly organizationId: string } | undefined> {
   return await sql.begin(async (transaction) => {
     const [payment] = await transaction<{ id: string; organization_id: string }[]>`
@@ -67,6 +76,9 @@ export async function noteReversal(
       if (other === undefined) await endDisputeSuspension(transaction, organizationId);
     } else if (written.is_new) {
       await suspendForDispute(transaction, organizationId);
+      const { amountNano } = reversal;
+      const event = report({ organizationId, paymentId: payment.id, amountNano });
+      await insertOutboxEvent(transaction, event);
     }
     return { organizationId };
   });

@@ -52,7 +52,7 @@ async function haveUnnumbered(sql: DatabaseTransaction): Promise<boolean> {
 }
 
 /**
- * Keeps a copy from external actions while the original continues: webhooks are disabled and their waiting deliveries
+ * Keeps a copy from external actions while the original continues: webhooks and alerts are disabled, waiting deliveries are
  * dropped, nothing is paid or looked up at the payment processor, jobs and batches do not run.
  */
 export async function stopExternalActions(sql: DatabaseTransaction): Promise<void> {
@@ -61,6 +61,9 @@ export async function stopExternalActions(sql: DatabaseTransaction): Promise<voi
   await sql`UPDATE webhook_queues SET due_at = NULL`;
   await sql`UPDATE deliveries SET status = 'dropped', next_attempt_at = NULL,
       finished_at = clock_timestamp() WHERE status = 'pending'`;
+  await sql`UPDATE alert_channels SET enabled = false, version = version + 1,
+      disabled_at = clock_timestamp(), disabled_by = 'request' WHERE enabled`;
+  await sql`UPDATE alert_states SET due_at = NULL`;
   await sql`UPDATE auto_replenish SET is_enabled = false, due_at = NULL, intent_id = NULL`;
   await sql`UPDATE accounts SET replenish_below_nano = NULL WHERE replenish_below_nano IS NOT NULL`;
   await sql`UPDATE payment_intents SET next_look_at = ${NEVER}, busy_until = ${NEVER}

@@ -18,6 +18,7 @@ interface SealedTable {
  */
 export const SEALED_TABLES: readonly SealedTable[] = [
   { table: "webhooks", key: ["id"], columns: ["secret", "previous_secret"], batchRows: 100 },
+  { table: "alert_channels", key: ["id"], columns: ["sealed_url"], batchRows: 100 },
   { table: "provider_keys", key: ["id"], columns: ["secret"], batchRows: 100 },
   { table: "identity_providers", key: ["id"], columns: ["secret"], batchRows: 100 },
   { table: "people", key: ["id"], columns: ["totp_secret"], batchRows: 100 },

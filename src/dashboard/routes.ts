@@ -4,6 +4,7 @@ import { version } from "../../package.json";
 import type { Accounts } from "../accounts/people/accounts.ts";
 import type { PeopleMail } from "../accounts/people/mail.ts";
 import type { Passkeys } from "../accounts/people/passkeys.ts";
+import type { AlertChannels } from "../alerts/alert-channels.ts";
 import type { SessionCaller } from "../http/access.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import {
@@ -18,6 +19,7 @@ import type { Clock } from "../lib/clock.ts";
 import { GatewayError } from "../lib/errors.ts";
 import { isoTime } from "../lib/utc-time.ts";
 import { accountRoutes } from "./account-routes.ts";
+import { memberAlertRoutes } from "./alert-routes.ts";
 import { assertDashboardPage, senderOf, sessionCookie } from "./browser.ts";
 import type { IdentitySignOn } from "./identity-sign-on.ts";
 import type { LiveFigures } from "./live.ts";
@@ -43,6 +45,7 @@ export interface DashboardDependencies {
   readonly accounts: Accounts;
   readonly passkeys: Passkeys;
   readonly mail: PeopleMail;
+  readonly alerts: AlertChannels;
   /** True if keys can sign in, beside accounts. */
   readonly keysSignIn: boolean;
   onRejected(error: SignInRejected): void;
@@ -91,6 +94,7 @@ export function dashboardRoutes(
     ...sessionRoutes(dependencies),
     ...accountRoutes(ofAccounts),
     ...passkeyRoutes(ofAccounts),
+    ...memberAlertRoutes(dependencies),
     ...signOnRoutes({ ...dependencies, senderOf: senderIn(dependencies) }),
     {
       method: "GET",

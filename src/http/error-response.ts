@@ -141,6 +141,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   transaction_not_found: entry(404, "not_found_error"),
   job_not_found: entry(404, "not_found_error"),
   webhook_not_found: entry(404, "not_found_error"),
+  alert_channel_not_found: entry(404, "not_found_error"),
   delivery_not_found: entry(404, "not_found_error"),
   provider_key_not_found: entry(404, "not_found_error"),
   provider_not_found: entry(404, "not_found_error"),

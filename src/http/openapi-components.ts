@@ -51,6 +51,7 @@ export const TAGS: Readonly<Record<string, string>> = {
   Organization: "Shows the organization of the calling key.",
   "Response cache": "Clears the stored answers of the organization.",
   Webhooks: "Delivers events to URLs, signed and in order.",
+  "Alert channels": "Chat channels that get alerts of an organization.",
   "Webhook events": "The requests that webhooks receive.",
   "Provider keys": "Stores the organization's keys for providers (BYOK).",
   Presets: "Stores settings of chats under a name.",

@@ -55,6 +55,7 @@ export type ErrorCode =
   | "transaction_not_found"
   | "job_not_found"
   | "webhook_not_found"
+  | "alert_channel_not_found"
   | "delivery_not_found"
   | "provider_key_not_found"
   | "provider_not_found"

@@ -20,6 +20,7 @@ export type IdPrefix =
   | "sto"
   | "ftjob"
   | "whk"
+  | "alc"
   | "pk"
   | "pre"
   | "gr"

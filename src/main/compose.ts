@@ -34,6 +34,7 @@ export function partsOf(services: Services): Parts {
     // Every service has subscribed to changes; the node reports them when it has started.
     node: { start: () => node.start(), stop: () => node.leave() },
     webhooks: services.webhooks,
+    alerts: services.alerts,
     ledger: { stop: () => ledger.close() },
     exports: { stop: () => collected.export() },
     failedRequests: { stop: () => services.failedRequests.close(WRITE_FAILED_MS) },

@@ -18,6 +18,7 @@ import { scimTokenRoutes } from "../accounts/scim/token-routes.ts";
 import { ScimTokens } from "../accounts/scim/tokens.ts";
 import { teamRoutes } from "../accounts/teams/routes.ts";
 import { Teams } from "../accounts/teams/teams.ts";
+import { alertChannelRoutes } from "../alerts/routes.ts";
 import { creditRoutes } from "../billing/credits/routes.ts";
 import { billingRoutes } from "../billing/payment-methods/routes.ts";
 import { requestRoutes } from "../billing/requests/routes.ts";
@@ -86,6 +87,7 @@ export function mountedRoutes(
     ...organizationRoutes({ sql, organizations: admin.organizations }),
     ...responseCacheRoutes({ ...services, sql: services.background }),
     ...webhookRoutes(services.webhooks.webhooks),
+    ...alertChannelRoutes(services.alerts.channels),
     ...providerKeyRoutes(services.providerKeys),
     ...presetRoutes(definitionsOf("preset")),
     ...guardrailRoutes(definitionsOf("guardrail"), { canModerate }),

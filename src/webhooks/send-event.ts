@@ -69,7 +69,7 @@ export function createSendEvent(dependencies: SendEventDependencies): SendEvent 
 }
 
 /** Returns an error text without the platform's message, which can contain addresses. */
-function failureText(failure: unknown): string {
+export function failureText(failure: unknown): string {
   if (failure instanceof EgressRefused) return `the URL ${failure.message}`;
   if (failure instanceof NameNotResolved) return failure.message;
   const { name, code } = failure as { name?: string; code?: unknown };

@@ -22,7 +22,6 @@ import {
 } from "../../db/queries/webhooks.ts";
 import type { Author } from "../lib/author.ts";
 import type { Clock } from "../lib/clock.ts";
-import { finishesWithin } from "../lib/deadlines.ts";
 import { GatewayError, overloaded } from "../lib/errors.ts";
 import { EVENT_TYPES, type EventType, sampleData } from "../lib/events/event-types.ts";
 import { newId } from "../lib/ids.ts";
@@ -32,7 +31,8 @@ import type {
   WebhookRecord,
   WebhookSettings,
 } from "../lib/webhook-record.ts";
-import { type EgressGuard, EgressRefused, HttpRefused } from "../platform/egress/guard.ts";
+import type { EgressGuard } from "../platform/egress/guard.ts";
+import { assertReceiverUrl } from "./receiver-url.ts";
 import type { SendEvent } from "./send-event.ts";
 import type { SendSlots } from "./send-slots.ts";
 import { PREVIOUS_SECRET_MS, type WebhookSecrets } from "./webhook-secrets.ts";
@@ -62,8 +62,6 @@ export interface QueuedDelivery extends NamedDelivery {
 
 /** Most webhooks of an organization for which the operator has not set a limit (contract §5). */
 export const DEFAULT_MAX_WEBHOOKS = 100;
-/** Longest check of a URL. A host name that resolves more slowly is checked at each delivery. */
-const URL_CHECK_MS = 2_000;
 
 /**
  * The webhooks of organizations (spec 4.11). Every method that takes an id throws 404 if the organization has no
@@ -86,7 +84,7 @@ export class Webhooks {
     author: Author,
   ): Promise<{ record: WebhookRecord; secret: string }> {
     const { sql, secrets, clock } = this.#dependencies;
-    await this.#assertReachable(settings.url);
+    await assertReceiverUrl(this.#dependencies, settings.url);
     const secret = settings.secret ?? secrets.generate();
     const webhook = {
       ...settings,
@@ -130,7 +128,7 @@ export class Webhooks {
   ): Promise<WebhookRecord> {
     if (changed.url !== undefined) {
       await this.#get(organizationId, id);
-      await this.#assertReachable(changed.url);
+      await assertReceiverUrl(this.#dependencies, changed.url);
     }
     const sql = authored(this.#dependencies.sql, author);
     const record = await updateWebhook(sql, { id, organizationId }, changed);
@@ -278,28 +276,7 @@ export class Webhooks {
       slot.release();
     }
   }
-
-  /**
-   * Rejects a URL that is known to be forbidden. Accepts a host name without an address, because it may have an
-   * address by the first event.
-   */
-  async #assertReachable(url: string): Promise<void> {
-    const { guard, clock } = this.#dependencies;
-    try {
-      await finishesWithin(guard.check(url), clock, URL_CHECK_MS);
-    } catch (error) {
-      if (!(error instanceof EgressRefused)) return;
-      const hint = error instanceof HttpRefused ? HTTP_HINT : "";
-      throw new GatewayError("invalid_body", `url ${error.message}.${hint}`, {
-        param: "url",
-        cause: error,
-      });
-    }
-  }
 }
-
-const HTTP_HINT =
-  " For development, the operator can allow http with GATEWAY_WEBHOOK_ALLOW_HTTP=true.";
 
 function webhookNotFound(): GatewayError {
   return new GatewayError("webhook_not_found", "There is no such webhook.");

@@ -130,6 +130,23 @@ const ACTS: Readonly<Record<string, Act | "changes nothing">> = {
     action: "delivery.redelivered",
     path: (of) => ({ id: of.webhook, delivery_id: of.delivery }),
   },
+  "POST /v1/alert_channels": {
+    action: "alert_channel.created",
+    body: () => ({
+      ...{ name: "Duty", type: "slack", url: "https://example.com/nightingale" },
+      ...{ alerts: ["balance"], enabled: false },
+    }),
+  },
+  "PATCH /v1/alert_channels/{id}": {
+    action: "alert_channel.updated",
+    path: at("alertChannel"),
+    body: () => ({ enabled: false }),
+  },
+  "POST /v1/alert_channels/{id}/test": "changes nothing",
+  "DELETE /v1/alert_channels/{id}": {
+    action: "alert_channel.deleted",
+    path: at("alertChannel"),
+  },
   "DELETE /v1/webhooks/{id}": { action: "webhook.deleted", path: at("webhook") },
   "DELETE /v1/models/{id}": { action: "model.deleted", path: at("model") },
   "POST /v1/admin/organizations": {

@@ -19,6 +19,10 @@ const CHECKED_ELSEWHERE = [
   "endpoint.unhealthy",
   "guardrail.triggered",
   "credits.replenish_failed",
+  "payment.failed",
+  "payment.disputed",
+  "requests.error_rate",
+  "webhook.disabled",
 ];
 
 interface DescribedEvent {

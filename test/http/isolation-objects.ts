@@ -15,6 +15,7 @@ export type ObjectKind =
   | "member"
   | "invitation"
   | "webhook"
+  | "alertChannel"
   | "delivery"
   | "file"
   | "job"
@@ -65,6 +66,9 @@ export async function startIsolationGateway(
     url: receiver.url,
     events: ["key.created"],
     description: MARK,
+  });
+  const alertChannel = await create("/v1/alert_channels", {
+    ...{ name: MARK, type: "slack", url: receiver.url, alerts: ["webhooks"] },
   });
   const team = await create("/v1/teams", { name: MARK, daily_budget_usd: 5 });
   const { state } = await joined(gateway, "developer", { email: `${MARK}@example.com` });
@@ -127,6 +131,7 @@ export async function startIsolationGateway(
       member: state.person.member_id,
       invitation: invitation.id,
       webhook: webhook.id,
+      alertChannel: alertChannel.id,
       delivery: delivered[0].id,
       file: text.id,
       job: job.id,

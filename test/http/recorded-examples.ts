@@ -73,6 +73,7 @@ export async function recordExamples(): Promise<Examples> {
     await recordKeysAndBudgets(recorder, gateway);
     await recordMoney(recorder);
     await recordWebhooks(recorder, receiver.url);
+    await recordAlertChannels(recorder, receiver.url);
     await recordDefinitions(recorder);
     await recordTuning(recorder);
     await recordOperators(recorder);
@@ -562,6 +563,18 @@ async function recordWebhooks(recorder: Recorder, receiverUrl: string): Promise<
   await recorder.record("webhooks.redeliver", { ids: [id, delivery.id] });
   await recorder.record("webhooks.rotate_secret", { ids });
   await recorder.record("webhooks.delete", { ids });
+}
+
+async function recordAlertChannels(recorder: Recorder, receiverUrl: string): Promise<void> {
+  const { id } = await recorder.record("alert_channels.create", {
+    body: { name: "On call", type: "slack", url: receiverUrl, alerts: ["balance", "jobs"] },
+  });
+  const ids = [id as string];
+  await recorder.record("alert_channels.list");
+  await recorder.record("alert_channels.retrieve", { ids });
+  await recorder.record("alert_channels.update", { ids, body: { alerts: ["balance", "budgets"] } });
+  await recorder.record("alert_channels.test", { ids });
+  await recorder.record("alert_channels.delete", { ids });
 }
 
 async function recordDefinitions(recorder: Recorder): Promise<void> {

@@ -57,6 +57,7 @@ const OBJECTS: Readonly<Record<string, ObjectKind>> = {
   guardrails: "guardrail",
   presets: "preset",
   webhooks: "webhook",
+  alert_channels: "alertChannel",
   deliveries: "delivery",
 };
 

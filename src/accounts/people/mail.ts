@@ -5,7 +5,16 @@ import type { MailSettings } from "../../platform/config/settings.ts";
 
 const TIMEOUT_MS = 10_000;
 
-/** Mails links to people. Without settings it sends nothing. */
+export interface Message {
+  readonly to: string;
+  readonly subject: string;
+  readonly text: string;
+  readonly html?: string;
+  /** Mail servers and programs drop a second message with the same id. */
+  readonly messageId?: string;
+}
+
+/** Sends mail to people. Without settings it sends nothing. */
 export class PeopleMail {
   readonly #transport: Transporter | undefined;
   readonly #from: string | undefined;
@@ -54,11 +63,16 @@ export class PeopleMail {
       .catch(this.#onError);
   }
 
+  /** Sends a message. Rejects if the server does not accept it, or if none is configured. */
+  async send(message: Message): Promise<void> {
+    if (this.#transport === undefined) throw new Error("no mail server is configured");
+    await this.#transport.sendMail({ ...message, from: this.#from });
+  }
+
   async #send(to: string, subject: string, lines: readonly string[]): Promise<boolean> {
     if (this.#transport === undefined) return false;
     try {
-      const text = `${lines.join("\n\n")}\n`;
-      await this.#transport.sendMail({ from: this.#from, to, subject, text });
+      await this.send({ to, subject, text: `${lines.join("\n\n")}\n` });
       return true;
     } catch (error) {
       this.#onError(error);

@@ -6,12 +6,16 @@ import {
   claimUnsettledReversals,
   findReversal,
   markReversalSettled,
+  type NewDispute,
   type NewReversal,
   noteReversal,
   type PaymentReversal,
   reversalOrders,
 } from "../../../db/queries/payment-reversals.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { paymentDisputed } from "../../lib/events/payment-disputed.ts";
+import { newId } from "../../lib/ids.ts";
+import { usdNumber } from "../../lib/money.ts";
 import type { CreditOrders } from "./credit-orders.ts";
 
 export interface PaymentReversalsDependencies {
@@ -51,7 +55,7 @@ export class PaymentReversals {
   /** Records a reversal that the processor reports. Ignores reversals of payments that are not the gateway's. */
   async note(reversal: NewReversal): Promise<void> {
     const { background, suspensions, onError } = this.#dependencies;
-    const recorded = await noteReversal(background, reversal);
+    const recorded = await noteReversal(background, reversal, disputeEvent);
     if (recorded === undefined) return;
     suspensions.forget();
     const current = await findReversal(background, reversal.id);
@@ -122,4 +126,9 @@ export class PaymentReversals {
       if (sqlState(error) !== UNIQUE_VIOLATION) throw error;
     }
   }
+}
+
+function disputeEvent({ organizationId, paymentId, amountNano }: NewDispute) {
+  const data = { payment_id: paymentId, amount_usd: usdNumber(amountNano) };
+  return paymentDisputed.build(newId("evt"), organizationId, data);
 }

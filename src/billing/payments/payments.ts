@@ -9,7 +9,6 @@ import {
   claimOpenPayments,
   claimPaymentIntent,
   creditPayment,
-  failPayment,
   findPaymentByKey,
   findPaymentIntent,
   insertPaymentIntent,
@@ -27,7 +26,7 @@ import type { NanoUsd } from "../../lib/money.ts";
 import type { ChargeOutcome, EarlierCharge, PaymentProcessor } from "./interface.ts";
 import type { PaymentMethods } from "./payment-methods.ts";
 import { isTokenOf } from "./test-processor.ts";
-import { notSent, recordUnpaid, resultOf, unpaidBecause } from "./unpaid.ts";
+import { fail, notSent, recordUnpaid, resultOf, unpaidBecause } from "./unpaid.ts";
 
 export interface PaymentsDependencies {
   /** The database pool for writes that must complete even if they take long. */
@@ -285,7 +284,7 @@ export class Payments {
     const { background, clock, instance, onError } = this.#dependencies;
     for (let tries = 0; tries < WITHDRAW_TRIES; tries++) {
       try {
-        await failPayment(background, instance, notSent(id));
+        await fail(background, instance, notSent(id));
         return;
       } catch (error) {
         onError(error);
@@ -322,7 +321,7 @@ export class Payments {
     const { background, instance } = this.#dependencies;
     const { id, processor } = earlier;
     if (processor === "test" && (await claimPaymentIntent(background, instance.id, id))) {
-      await failPayment(background, instance, notSent(id, "processor_replaced"));
+      await fail(background, instance, notSent(id, "processor_replaced"));
     }
     return this.#settledResult((await findPaymentIntent(background, id)) ?? earlier);
   }

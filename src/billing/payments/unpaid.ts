@@ -1,6 +1,13 @@
 import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
-import { failPayment, notePaymentOpen } from "../../../db/queries/payment-intents.ts";
+import {
+  failPayment,
+  notePaymentOpen,
+  type PaymentFailure,
+} from "../../../db/queries/payment-intents.ts";
+import { paymentFailed } from "../../lib/events/payment-failed.ts";
+import { newId } from "../../lib/ids.ts";
+import { usdNumber } from "../../lib/money.ts";
 import type { ChargeOutcome } from "./interface.ts";
 import type { PaymentResult } from "./payments.ts";
 
@@ -14,6 +21,24 @@ const OF_GATEWAY: ReadonlySet<string> = new Set([NOT_SENT, PROCESSOR_ERROR]);
 export function notSent(id: string, reason = NOT_SENT) {
   const message = "The payment was not carried out.";
   return { id, reason, message, reference: undefined };
+}
+
+/** Fails a payment, with its event. Returns false if it has ended, or if another instance has claimed it. */
+export function fail(
+  sql: Database,
+  instance: InstanceIdentity,
+  failure: PaymentFailure,
+): Promise<boolean> {
+  return failPayment(
+    sql,
+    instance,
+    failure,
+    ({ id, organizationId, amountNano, purpose, reason }) =>
+      paymentFailed.build(newId("evt"), organizationId, {
+        ...{ payment_id: id, purpose, reason },
+        amount_usd: usdNumber(amountNano),
+      }),
+  );
 }
 
 /**
@@ -32,10 +57,10 @@ export function recordUnpaid(
   }
   if (outcome.kind === "declined") {
     const { reason, message, reference } = outcome;
-    return failPayment(sql, instance, { id, reason, message, reference });
+    return fail(sql, instance, { id, reason, message, reference });
   }
   const message = "The payment processor rejected the payment.";
-  return failPayment(sql, instance, { id, reason: PROCESSOR_ERROR, message, reference: undefined });
+  return fail(sql, instance, { id, reason: PROCESSOR_ERROR, message, reference: undefined });
 }
 
 export function resultOf(intentId: string, outcome: Unpaid): PaymentResult {

@@ -9,10 +9,10 @@ export const budgetPayload = Type.Object(
   {
     key_id: nullable(KEY_FIELDS.key_id),
     key_name: nullable(KEY_FIELDS.key_name),
-    /** Only for the budget of a team or a member, which has no key. */
+    /** Only for the budget of a team, member, end user or tag, which has no key. Users and tags have their value as id. */
     subject: Type.Optional(
       Type.Object(
-        { type: Type.Enum(["team", "member"]), id: Type.String() },
+        { type: Type.Enum(["team", "member", "user", "tag"]), id: Type.String() },
         { additionalProperties: false },
       ),
     ),
@@ -35,7 +35,7 @@ export const SAMPLE_BUDGET = {
 export const budgetThreshold = defineEvent({
   type: "budget.threshold",
   summary:
-    "A key, a team or a member has spent 50, 80 or 100 percent of a budget. Sent once per period and threshold. 100 is also sent if the budget causes a 402 and at least 95 percent are spent.",
+    "A key, a team, a member, an end user or a tag has spent 50, 80 or 100 percent of a budget. Sent once per period and threshold. 100 is also sent if the budget causes a 402 and at least 95 percent are spent.",
   payload: budgetPayload,
   sample: { ...SAMPLE_BUDGET, threshold_percent: 80, spent_usd: 8 },
 });

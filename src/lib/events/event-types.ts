@@ -15,7 +15,11 @@ import { guardrailTriggered } from "./guardrail-triggered.ts";
 import { keyCreated } from "./key-created.ts";
 import { keyDeleted } from "./key-deleted.ts";
 import { keyUpdated } from "./key-updated.ts";
+import { paymentDisputed } from "./payment-disputed.ts";
+import { paymentFailed } from "./payment-failed.ts";
 import { providerKeyInvalid } from "./provider-key-invalid.ts";
+import { requestsErrorRate } from "./requests-error-rate.ts";
+import { webhookDisabled } from "./webhook-disabled.ts";
 
 /** All events that a webhook can subscribe to (spec 6.1). */
 const EVENTS = [
@@ -25,6 +29,9 @@ const EVENTS = [
   budgetExhausted,
   creditsLow,
   creditsReplenishFailed,
+  paymentFailed,
+  paymentDisputed,
+  requestsErrorRate,
   keyCreated,
   keyDeleted,
   keyUpdated,
@@ -36,6 +43,7 @@ const EVENTS = [
   batchFailed,
   guardrailTriggered,
   cachePurged,
+  webhookDisabled,
 ] as const;
 
 export type EventType = (typeof EVENTS)[number]["type"];

@@ -3,7 +3,6 @@ import type { AdminServices } from "../../accounts/admin/routes.ts";
 import { IdentityProviders } from "../../accounts/identity-providers/identity-providers.ts";
 import { OrganizationAdministration } from "../../accounts/organizations/organizations.ts";
 import { Accounts } from "../../accounts/people/accounts.ts";
-import { PeopleMail } from "../../accounts/people/mail.ts";
 import { Passkeys } from "../../accounts/people/passkeys.ts";
 import { OperatorCredit } from "../../billing/ledger/operator-credit.ts";
 import { FailedRequests } from "../../billing/requests/failed-requests.ts";
@@ -25,6 +24,7 @@ import { createEgressGuard } from "../../platform/egress/guard.ts";
 import type { RequestRecord } from "../../platform/telemetry/interface.ts";
 import { createApp } from "../app.ts";
 import { mountedRoutes } from "../routes.ts";
+import { reasonOf } from "./alerts.ts";
 import type { Base } from "./base.ts";
 import type { Services } from "./services.ts";
 import type { WebhookParts } from "./webhooks.ts";
@@ -52,13 +52,11 @@ export function composeApp(services: Services): ReturnType<typeof createApp> {
     isStopping: () => inFlight.isStopping,
   });
   const identityProviders = new IdentityProviders({ sql, clock, keyring: services.keyring });
-  const mail = new PeopleMail(config.mail, (error) =>
-    telemetry.log.warn({ reason: reasonOf(error) }, "a message was not sent"),
-  );
   const accounts = new Accounts({ sql, clock, keyring: services.keyring, rates });
   const routes = mountedRoutes(services, composeAdministration(services), {
     ...{ accounts, passkeys: new Passkeys({ sql, clock, accounts }) },
-    ...{ mail, keysSignIn: config.keysSignIn },
+    ...{ mail: services.mail, alerts: services.alerts.channels },
+    ...{ keysSignIn: config.keysSignIn },
     identityProviders,
     identitySignOn: new IdentitySignOn({ providers: identityProviders, egress: { guard }, clock }),
     ...{ sessions, live, publicUrl, sql, clock, isTrustedProxy, singleSignOn },
@@ -126,12 +124,6 @@ export function composeFailedRequests(
       failedRequests.note(request);
     },
   };
-}
-
-/** Returns only the messages of an error and its causes, because their other members hold tokens and claims. */
-function reasonOf(error: unknown): string | undefined {
-  if (!(error instanceof Error)) return undefined;
-  return [error.message, reasonOf(error.cause)].filter(Boolean).join(": ");
 }
 
 /** Composes the services of operators. */

@@ -6,6 +6,7 @@ import { Idempotency } from "../../inference/call/idempotency/idempotency.ts";
 import { TunedModels } from "../../inference/call/routing/tuned-models.ts";
 import { InFlight } from "../../platform/cluster/in-flight.ts";
 import { EventLoopLag } from "../../platform/telemetry/process-metrics.ts";
+import { composeAlerts, composeMail } from "./alerts.ts";
 import { composeCollected, composeFailedRequests } from "./app.ts";
 import { type ComposeOptions, composeBase } from "./base.ts";
 import { composeBatches } from "./batches.ts";
@@ -29,6 +30,8 @@ export async function composeServices(options: ComposeOptions) {
   const node = composeNode(base);
   const coordination = await openCoordination(base, node.membership);
   const webhooks = createWebhooks({ ...base, ...coordination, node });
+  const mail = composeMail(base);
+  const alerts = composeAlerts(base, node, { mail, slots: webhooks.slots });
   await enterCluster(base, node, coordination);
   // The ledger's connection must be open before requests are admitted, because it charges them.
   await base.connections.whenOpen();
@@ -63,7 +66,7 @@ export async function composeServices(options: ComposeOptions) {
   const batches = composeBatches({ ...shared, routes, note });
   registerGauges(shared);
   return {
-    ...{ ...shared, webhooks, tuning, vectorStores, hosted, batches },
+    ...{ ...shared, webhooks, mail, alerts, tuning, vectorStores, hosted, batches },
     ...{ failedRequests, note, runningCalls },
     /** The routes of the billed endpoints. */
     routes,

@@ -46,6 +46,8 @@ export interface WebhookParts extends Required<Omit<Part, "abort">> {
   readonly webhooks: Webhooks;
   readonly completionEvents: CompletionEvents;
   readonly deliveries: WebhookDispatcher;
+  /** Slots for attempts, which alerts use too. */
+  readonly slots: SendSlots;
 }
 
 /**
@@ -99,6 +101,7 @@ export function createWebhooks(options: WebhookOptions): WebhookParts {
       onWritten: () => sequencer.wake(),
     }),
     deliveries,
+    slots: sending.slots,
     start() {
       sequencer.start();
       backlog.start();

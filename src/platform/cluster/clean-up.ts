@@ -2,6 +2,7 @@ import type { Database } from "../../../db/client.ts";
 import type { InstanceIdentity } from "../../../db/ledger/settle-batch.ts";
 import { type DeadSettled, settleDead } from "../../../db/ledger/settle-dead.ts";
 import { removeSpentLeases } from "../../../db/queries/actor-leases.ts";
+import { removeOldAlerts } from "../../../db/queries/alert-delivery.ts";
 import { removeOldAnswerSteps } from "../../../db/queries/answer-steps.ts";
 import { failOrphanedResponses } from "../../../db/queries/background-responses.ts";
 import { removeOldChanges } from "../../../db/queries/changes.ts";
@@ -159,6 +160,7 @@ const MAX_ROUNDS = 1_000;
 const REMOVALS = [
   removeOldChanges,
   removeOldCommitMarks,
+  removeOldAlerts,
   removeOldIdempotencyRecords,
   removeOldAnswerSteps,
   removeOldResponses,

@@ -13,7 +13,15 @@ const GUIDES = [
   ...["clients", "clients/sdks", "routing", "my-model-my-price"],
   ...["budgets-for-a-team", "rate-limits", "provider-limits"],
   ...["presets", "guardrails", "response-cache", "web-search"],
-  ...["webhooks", "billing", "billing-stripe", "dashboard", "people-and-teams", "single-sign-on"],
+  ...[
+    "webhooks",
+    "alerts",
+    "billing",
+    "billing-stripe",
+    "dashboard",
+    "people-and-teams",
+    "single-sign-on",
+  ],
   ...["operate", "operate/databases", "operate/single-container", "operate/several-instances"],
   ...["operate/load-balancers", "operate/kubernetes", "operate/systemd", "operate/monitoring"],
   ...["failure-drills", "migrate", "troubleshooting"],
@@ -36,7 +44,7 @@ const API = [
     "usage",
     "requests",
   ],
-  ...["webhooks", "provider-keys", "presets", "guardrails", "cache"],
+  ...["webhooks", "alert-channels", "provider-keys", "presets", "guardrails", "cache"],
   ...["admin", "configuration", "identity-providers"],
 ];
 
