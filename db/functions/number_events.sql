@@ -108,6 +108,8 @@ BEGIN
     CROSS JOIN LATERAL (SELECT * FROM outbox WHERE id = p.outbox_id LIMIT 1) o
     CROSS JOIN LATERAL (SELECT * FROM webhook_queues WHERE webhook_id = p.webhook_id LIMIT 1) q
     WHERE (o.type = ANY (p.events) OR '*' = ANY (p.events))
+      -- A webhook does not get the event that it was disabled.
+      AND (o.type <> 'webhook.disabled' OR o.data->>'webhook_id' <> p.webhook_id)
       AND (NOT pg_visible_in_snapshot(o.xid, q.numbered)
         -- A database that was restored on another server counts transactions from the start. Then the times of the
         -- rows decide.
