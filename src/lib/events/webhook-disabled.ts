@@ -4,7 +4,8 @@ import { defineEvent } from "./definition.ts";
 /** The SQL function emit_webhook_disabled writes it. */
 export const webhookDisabled = defineEvent({
   type: "webhook.disabled",
-  summary: "A webhook was disabled because six attempts to deliver one event failed. Only other webhooks get the event.",
+  summary:
+    "A webhook was disabled because six attempts to deliver one event failed. Only other webhooks get the event.",
   payload: Type.Object(
     {
       webhook_id: Type.String(),
