@@ -1,9 +1,9 @@
-import type { OperatorRole, Role } from "../../src/lib/roles.ts";
+import type { IdentityRule } from "../../src/lib/identity-rules.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import { type RecordOf, type RowOf, recordReader } from "../rows.ts";
 import { identityProviders } from "../schema/identity-providers.ts";
+import { applyGrants, type GrantChange, peopleAt, readGrants } from "./identity-grants.ts";
 import { sealingKeyId } from "./master-key.ts";
-import { findMember, insertMember, lockMembers, removeMember, replaceTeams } from "./members.ts";
 
 export type IdentityProvider = RecordOf<typeof identityProviders>;
 export type IdentityProviderSettings = Omit<
@@ -64,18 +64,60 @@ export function storeIdentityProvider(
       const created = { ...columns, id, created_at: new Date(nowMs) };
       await transaction`INSERT INTO identity_providers ${transaction(created as never)}`;
     } else {
-      await transaction`UPDATE identity_providers SET ${transaction(columns as never)} WHERE id = ${id}`;
+      await changingGrants(
+        transaction,
+        id,
+        () =>
+          transaction`UPDATE identity_providers SET ${transaction(columns as never)} WHERE id = ${id}`,
+      );
     }
     return findIdentityProvider(transaction, id);
   });
 }
 
-/** Deletes a provider. Memberships and roles that it has granted stay. Returns false if it does not exist. */
-export function deleteIdentityProvider(sql: Database, id: string): Promise<boolean> {
-  return sql.begin(async (transaction) => {
-    const deleted = await transaction`DELETE FROM identity_providers WHERE id = ${id}`;
-    return deleted.count > 0;
-  });
+/**
+ * Deletes a provider. Memberships, teams and operator roles that only its rules have granted end. Returns undefined if
+ * it does not exist.
+ */
+export function deleteIdentityProvider(
+  sql: Database,
+  id: string,
+): Promise<GrantChange | undefined> {
+  return sql.begin((transaction) =>
+    changingGrants(
+      transaction,
+      id,
+      () => transaction`DELETE FROM identity_providers WHERE id = ${id}`,
+    ),
+  );
+}
+
+/**
+ * Changes a provider, and then the roles that its rules have granted. Rules that stay grant the same as before. Returns
+ * undefined if it does not exist.
+ */
+async function changingGrants(
+  sql: DatabaseTransaction,
+  id: string,
+  change: () => Promise<unknown>,
+): Promise<GrantChange | undefined> {
+  // Sign-ins at the provider wait, or have stored their rules before.
+  const locked = await sql`SELECT 1 FROM identity_providers WHERE id = ${id} FOR UPDATE`;
+  if (locked.count === 0) return undefined;
+  const personIds = await peopleAt(sql, id);
+  const before = await readGrants(sql, personIds);
+  await change();
+  return applyGrants(sql, personIds, before);
+}
+
+/** Locks a provider for the sign-in of a person. Returns its current rules, or undefined if it was deleted. */
+export async function lockProvider(
+  sql: DatabaseTransaction,
+  id: string,
+): Promise<readonly IdentityRule[] | undefined> {
+  const [row] = await sql<Pick<Row, "rules">[]>`
+    SELECT rules FROM identity_providers WHERE id = ${id} FOR SHARE`;
+  return row?.rules;
 }
 
 /** Returns the person with this account at a provider. */
@@ -102,82 +144,4 @@ export async function insertIdentity(
   await sql`INSERT INTO person_identities (provider_id, subject, person_id, created_at)
     VALUES (${identity.providerId}, ${identity.subject}, ${identity.personId}, ${new Date(identity.nowMs)})
     ON CONFLICT (provider_id, subject) DO NOTHING`;
-}
-
-/** The roles that the rules of a provider grant a person. */
-export interface Grants {
-  readonly organizations: readonly {
-    readonly id: string;
-    readonly role: Role;
-    readonly teamIds: readonly string[];
-  }[];
-  readonly operatorRole: OperatorRole | null;
-}
-
-/**
- * Makes the memberships and the operator role that a provider has granted a person equal to the grants. Those that come
- * from elsewhere stay as they are. A membership that is no longer granted ends, with its sessions and keys, even if its
- * member is the last owner: the organization still has its management keys.
- *
- * @param newMemberId returns an id for a new membership
- */
-export async function applyGrants(
-  sql: DatabaseTransaction,
-  { providerId, personId, nowMs }: { providerId: string; personId: string; nowMs: number },
-  { organizations, operatorRole }: Grants,
-  newMemberId: () => string,
-): Promise<void> {
-  const granted = new Map(organizations.map((one) => [one.id, one]));
-  const before = await sql<
-    { id: string; organization_id: string; identity_provider_id: string | null }[]
-  >`
-    SELECT id, organization_id, identity_provider_id FROM members
-    WHERE person_id = ${personId} AND deleted_at IS NULL`;
-  const present = new Map(before.map((row) => [row.organization_id, row]));
-  // In one order, so that sign-ins at the same time cannot deadlock.
-  const ids = [...new Set([...granted.keys(), ...present.keys()])].sort();
-  for (const organizationId of ids) {
-    const [grant, member] = [granted.get(organizationId), present.get(organizationId)];
-    if (member !== undefined && member.identity_provider_id !== providerId) continue;
-    await lockMembers(sql, organizationId);
-    if (grant === undefined) {
-      await removeMember(sql, organizationId, member!.id, { isForced: true });
-      continue;
-    }
-    const id = member?.id ?? newMemberId();
-    if (member === undefined) {
-      if (!(await organizationExists(sql, organizationId))) continue;
-      const added = { id, organizationId, personId, role: grant.role, createdAtMs: nowMs };
-      await insertMember(sql, { ...added, identityProviderId: providerId });
-    } else {
-      await sql`UPDATE members SET role = ${grant.role} WHERE id = ${id} AND role <> ${grant.role}`;
-    }
-    const current = await findMember(sql, organizationId, id);
-    const teams = await existingTeams(sql, organizationId, grant.teamIds);
-    const stated = teams.map((team) => ({
-      id: team,
-      role: current?.teams.find((one) => one.id === team)?.role ?? ("member" as const),
-    }));
-    await replaceTeams(sql, organizationId, id, stated);
-  }
-  await sql`UPDATE people SET operator_role = ${operatorRole},
-      operator_provider_id = ${operatorRole === null ? null : providerId}
-    WHERE id = ${personId} AND operator_role IS DISTINCT FROM ${operatorRole}
-      AND (operator_role IS NULL OR operator_provider_id = ${providerId})`;
-}
-
-async function organizationExists(sql: DatabaseTransaction, id: string): Promise<boolean> {
-  const found = await sql`SELECT 1 FROM organizations WHERE id = ${id}`;
-  return found.count > 0;
-}
-
-async function existingTeams(
-  sql: DatabaseTransaction,
-  organizationId: string,
-  ids: readonly string[],
-): Promise<string[]> {
-  const rows = await sql<{ id: string }[]>`
-    SELECT id FROM teams WHERE id = ANY (${sql.array([...ids])}::text[])
-      AND organization_id = ${organizationId} AND deleted_at IS NULL ORDER BY id`;
-  return rows.map(({ id }) => id);
 }

@@ -123,7 +123,10 @@ export async function changeMember(
   assertMay(before);
   const [nextRole, nextActive] = [role ?? before.role, isActive ?? before.isActive];
   if (nextRole !== before.role || nextActive !== before.isActive) {
-    await sql`UPDATE members SET role = ${nextRole}, is_active = ${nextActive} WHERE id = ${id}`;
+    // A role that an admin or SCIM sets no longer follows the rules of an identity provider.
+    await sql`UPDATE members SET role = ${nextRole}, is_active = ${nextActive},
+        identity_provider_id = CASE WHEN role = ${nextRole} THEN identity_provider_id END
+      WHERE id = ${id}`;
     if (before.role === "owner") await assertOwner(sql, organizationId);
   }
   if (!nextActive) await endSessions(sql, id);
@@ -141,29 +144,34 @@ export async function removeMember(
   sql: DatabaseTransaction,
   organizationId: string,
   id: string,
-  {
-    assertMay,
-    isForced = false,
-  }: {
-    readonly assertMay?: (before: Member) => void;
-    /** True if the last owner may go too. */
-    readonly isForced?: boolean;
-  } = {},
+  assertMay: (before: Member) => void = () => {},
 ): Promise<boolean> {
   await lockMembers(sql, organizationId);
   const before = await findMember(sql, organizationId, id);
   if (before === undefined) return false;
-  assertMay?.(before);
-  await sql`DELETE FROM team_members WHERE member_id = ${id}`;
-  // An open invitation would make the person a member again.
-  await sql`UPDATE invitations SET deleted_at = clock_timestamp()
-    WHERE organization_id = ${organizationId} AND lower(email) = lower(${before.email})
-      AND accepted_at IS NULL AND deleted_at IS NULL`;
-  await sql`UPDATE members SET deleted_at = clock_timestamp() WHERE id = ${id}`;
-  if (before.role === "owner" && !isForced) await assertOwner(sql, organizationId);
-  await endSessions(sql, id);
-  await recordChange(sql, "key-owner", id);
+  assertMay(before);
+  await endMemberships(sql, [id]);
+  if (before.role === "owner") await assertOwner(sql, organizationId);
   return true;
+}
+
+/** Ends memberships, of last owners too, with their sessions, teams and keys. Their organizations are locked before. */
+export async function endMemberships(
+  sql: DatabaseTransaction,
+  memberIds: readonly string[],
+): Promise<void> {
+  if (memberIds.length === 0) return;
+  const ids = sql.array([...memberIds]);
+  await sql`DELETE FROM team_members WHERE member_id = ANY (${ids}::text[])`;
+  // An open invitation would make the person a member again.
+  await sql`UPDATE invitations i SET deleted_at = clock_timestamp()
+    FROM members m JOIN people p ON p.id = m.person_id
+    WHERE m.id = ANY (${ids}::text[]) AND i.organization_id = m.organization_id
+      AND lower(i.email) = lower(p.email) AND i.accepted_at IS NULL AND i.deleted_at IS NULL`;
+  await sql`UPDATE members SET deleted_at = clock_timestamp() WHERE id = ANY (${ids}::text[])`;
+  await sql`DELETE FROM dashboard_sessions
+    WHERE key_id = ANY (${ids}::text[]) AND person_id IS NOT NULL`;
+  for (const id of memberIds) await recordChange(sql, "key-owner", id);
 }
 
 /** One change of an organization's members at a time, so that an owner always remains. */

@@ -98,6 +98,10 @@ export async function setExternalId(
   externalId: string | null,
 ): Promise<void> {
   await sql`UPDATE ${sql(table)} SET external_id = ${externalId} WHERE id = ${id}`;
+  if (table === "teams" || externalId === null) return;
+  // A member that SCIM manages no longer follows the rules of an identity provider.
+  await sql`UPDATE members SET identity_provider_id = NULL
+    WHERE id = ${id} AND identity_provider_id IS NOT NULL`;
 }
 
 /** A team, as an identity provider sees it. */

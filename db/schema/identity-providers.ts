@@ -1,5 +1,6 @@
 import {
   boolean,
+  index,
   jsonb,
   pgTable,
   primaryKey,
@@ -46,7 +47,12 @@ export const personIdentities = pgTable(
     personId: text("person_id")
       .notNull()
       .references(() => people.id),
+    /** The rules that the person met at the latest sign-in. Null: an earlier version has stored the account. */
+    metRules: jsonb("met_rules").$type<readonly IdentityRule[]>(),
     createdAt: time("created_at").notNull(),
   },
-  (table) => [primaryKey({ columns: [table.providerId, table.subject] })],
+  (table) => [
+    primaryKey({ columns: [table.providerId, table.subject] }),
+    index("person_identities_person").on(table.personId),
+  ],
 );

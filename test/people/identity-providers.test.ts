@@ -6,6 +6,7 @@ import { addOperator } from "../support/operator-keys.ts";
 import { until } from "../support/until.ts";
 import {
   browserOf,
+  followPasswordLink,
   type Json,
   joined,
   manage,
@@ -66,10 +67,15 @@ const cookieOf = (response: Response, name: string) =>
 
 /** Returns the answer of the callback after the issuer has signed this user in. */
 async function returned(issuer: OidcIssuer, id: string, claims: Json): Promise<Response> {
+  const { answer, cookie } = await authorized(issuer, id, claims);
+  return get(answer, cookie);
+}
+
+async function authorized(issuer: OidcIssuer, id: string, claims: Json) {
   const begun = await get(`/dashboard/sign-on/${id}`);
   expect(begun.status, await begun.clone().text()).toBe(302);
   const answer = issuer.authorize(begun.headers.get("location")!, claims);
-  return get(answer, cookieOf(begun, "gateway_sign_on"));
+  return { answer, cookie: cookieOf(begun, "gateway_sign_on") };
 }
 
 async function signIn(issuer: OidcIssuer, id: string, claims: Json): Promise<SignedInPerson> {
@@ -178,4 +184,142 @@ test("providers are changed by operators only, and invalid ones are rejected", a
   expect((await owner.call("GET", "v1/admin/identity_providers")).status).toBe(403);
   const [row] = await gateway.sql`SELECT secret FROM identity_providers WHERE id = ${id}`;
   expect(Buffer.from(row!.secret).toString("latin1")).not.toContain(first.clientSecret);
+});
+
+const groupRule = (value: string, role: string, more: Json = {}) => ({
+  ...{ claim: "groups", value, role, organization_id: organizationId },
+  ...more,
+});
+const memberOf = async (person: SignedInPerson) =>
+  (await manage(gateway, "GET", `members/${person.state.person.member_id}`)).body;
+
+/** Gives a person a password, and signs in with it. */
+async function byPassword(person: SignedInPerson): Promise<SignedInPerson> {
+  const link = await admin("POST", "password_links", { email: person.email });
+  await followPasswordLink(gateway, link.body as { url: string });
+  return browserOf(gateway, await signInWith(gateway, person.email), person.email);
+}
+
+test("deleting a provider takes away what only its rules granted, in every session and from every key", async () => {
+  const team = (await manage(gateway, "POST", "teams", { name: crypto.randomUUID() })).body;
+  const [one, two] = [
+    await addProvider(first, [
+      groupRule("devs", "developer", { team_ids: [team.id] }),
+      groupRule("admins", "admin"),
+    ]),
+    await addProvider(second, [groupRule("devs", "viewer")]),
+  ];
+  const only = await byPassword(await signIn(first, one.id, userOf(["devs"])));
+  const { key } = (await (
+    await only.call("POST", "v1/keys", { name: crypto.randomUUID() })
+  ).json()) as Json;
+  const claims = userOf(["admins", "devs"]);
+  const both = await signIn(first, one.id, claims);
+  await signIn(second, two.id, claims);
+  expect(await memberOf(both)).toMatchObject({ role: "admin", teams: [{ id: team.id }] });
+  const promoted = await signIn(first, one.id, userOf(["devs"]));
+  const path = `members/${promoted.state.person.member_id}`;
+  expect((await manage(gateway, "PATCH", path, { role: "admin" })).status).toBe(200);
+
+  const deleted = await admin("DELETE", `identity_providers/${one.id}`);
+  expect(deleted.body).toEqual({
+    ...{ id: one.id, deleted: true },
+    ...{ memberships_ended: 1, organizations_without_owner: [] },
+  });
+  expect((await only.call("GET", "v1/keys")).status).toBe(401);
+  expect((await signInWith(gateway, only.email)).status).toBe(403);
+  await until(
+    "the key stops",
+    async () => (await manage(gateway, "GET", "models", undefined, key)).status === 401,
+    1_000,
+  );
+  expect(await memberOf(both)).toMatchObject({ role: "viewer", teams: [] });
+  expect(await memberOf(promoted)).toMatchObject({ role: "admin", teams: [{ id: team.id }] });
+});
+
+test("a role ends with the rule that granted it, without another sign-in", async () => {
+  const rules = [
+    groupRule("admins", "admin"),
+    groupRule("devs", "developer"),
+    { claim: "groups", value: "ops", operator_role: "operator" },
+  ];
+  const { id } = await addProvider(first, rules);
+  const [boss, dev] = [userOf(["admins"]), userOf(["devs", "admins"])];
+  const [one, two] = [await signIn(first, id, boss), await signIn(first, id, dev)];
+  const ops = await signIn(first, id, userOf(["ops"]));
+  expect((await ops.call("GET", "v1/admin/organizations")).status).toBe(200);
+  const left = [rules[1], groupRule("others", "owner")];
+  expect((await admin("PATCH", `identity_providers/${id}`, { rules: left })).status).toBe(200);
+  expect((await one.call("GET", "v1/keys")).status).toBe(401);
+  expect((await ops.call("GET", "v1/admin/organizations")).status).toBe(401);
+  expect(await memberOf(two)).toMatchObject({ role: "developer" });
+});
+
+test("an admin's role and teams survive leaving the group, and a second account at an issuer replaces the first", async () => {
+  const [granted, added] = [
+    (await manage(gateway, "POST", "teams", { name: crypto.randomUUID() })).body,
+    (await manage(gateway, "POST", "teams", { name: crypto.randomUUID() })).body,
+  ];
+  const { id } = await addProvider(first, [
+    groupRule("devs", "developer", { team_ids: [granted.id] }),
+    groupRule("all", "viewer"),
+  ]);
+  const claims = userOf(["devs", "all"]);
+  const person = await signIn(first, id, claims);
+  const path = `members/${person.state.person.member_id}`;
+  const teams = [
+    { id: granted.id, role: "member" },
+    { id: added.id, role: "lead" },
+  ];
+  expect((await manage(gateway, "PATCH", path, { teams })).status).toBe(200);
+  await signIn(first, id, { ...claims, groups: ["all"] });
+  expect(await memberOf(person)).toMatchObject({
+    role: "viewer",
+    teams: [{ id: added.id, role: "lead" }],
+  });
+  // The issuer has created the user again, with another subject.
+  await signIn(first, id, { ...claims, sub: `${claims.sub}-2`, groups: ["devs"] });
+  expect(await memberOf(person)).toMatchObject({ role: "developer" });
+  await signIn(first, id, { ...claims, sub: `${claims.sub}-2`, groups: ["all"] });
+  expect(await memberOf(person)).toMatchObject({ role: "viewer" });
+});
+
+test("an organization whose last owner came from a deleted provider is named, and operators invite another", async () => {
+  const organization = (await admin("POST", "organizations", { name: "Acme" })).body.organization;
+  const rule = groupRule("owners", "owner", { organization_id: organization.id });
+  const { id } = await addProvider(first, [rule]);
+  const owner = await signIn(first, id, userOf(["owners"]));
+  expect((await owner.call("GET", "v1/members")).status).toBe(200);
+  const deleted = await admin("DELETE", `identity_providers/${id}`);
+  expect(deleted.body.organizations_without_owner).toEqual([organization.id]);
+  expect((await owner.call("GET", "v1/members")).status).toBe(401);
+  const body = { email: uniqueEmail(), role: "owner" };
+  const invited = await admin("POST", `organizations/${organization.id}/invitations`, body);
+  expect(invited.status).toBe(201);
+});
+
+test("an account that an earlier version stored loses its role with its provider", async () => {
+  const { id } = await addProvider(first, [groupRule("devs", "developer")]);
+  const claims = userOf(["devs"]);
+  const person = await signIn(first, id, claims);
+  await gateway.sql`UPDATE person_identities SET met_rules = NULL WHERE provider_id = ${id}`;
+  expect((await admin("PATCH", `identity_providers/${id}`, { scopes: "openid" })).status).toBe(200);
+  expect((await person.call("GET", "v1/keys")).status).toBe(200);
+  expect((await admin("DELETE", `identity_providers/${id}`)).status).toBe(200);
+  expect((await person.call("GET", "v1/keys")).status).toBe(401);
+});
+
+test("sign-ins while a provider is deleted leave no role", async () => {
+  const { id } = await addProvider(first, [groupRule("devs", "developer")]);
+  const users = Array.from({ length: 5 }, () => userOf(["devs"]));
+  const begun = await Promise.all(users.map((claims) => authorized(first, id, claims)));
+  const answers = await Promise.all([
+    ...begun.map(({ answer, cookie }) => get(answer, cookie)),
+    admin("DELETE", `identity_providers/${id}`),
+  ]);
+  expect(answers[5]!.status).toBe(200);
+  for (const { status } of answers.slice(0, 5)) expect([302, 403, 404]).toContain(status);
+  const left = await gateway.sql`SELECT 1 FROM members WHERE identity_provider_id = ${id}
+    AND deleted_at IS NULL`;
+  expect(left).toHaveLength(0);
 });

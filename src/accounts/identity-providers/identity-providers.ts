@@ -2,25 +2,30 @@ import { authored } from "../../../db/authored.ts";
 import { type Database, sqlState } from "../../../db/client.ts";
 import { UNIQUE_VIOLATION } from "../../../db/error-states.ts";
 import {
+  addGrantedMembers,
   applyGrants,
+  type GrantChange,
+  readGrants,
+  storeMetRules,
+} from "../../../db/queries/identity-grants.ts";
+import {
   deleteIdentityProvider,
   findIdentity,
   findIdentityProvider,
-  type Grants,
   type IdentityProvider,
   type IdentityProviderSettings,
   insertIdentity,
   listIdentityProviders,
+  lockProvider,
   storeIdentityProvider,
 } from "../../../db/queries/identity-providers.ts";
 import { findPerson, insertPerson, noteSignIn, verifyEmail } from "../../../db/queries/people.ts";
 import type { Author, Origin } from "../../lib/author.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { GatewayError } from "../../lib/errors.ts";
-import type { IdentityRule } from "../../lib/identity-rules.ts";
+import { grantsOf, type IdentityRule, isGranting } from "../../lib/identity-rules.ts";
 import { newId } from "../../lib/ids.ts";
 import type { Keyring } from "../../lib/keyring.ts";
-import { ROLES } from "../../lib/roles.ts";
 
 interface IdentityProvidersDependencies {
   readonly sql: Database;
@@ -76,7 +81,7 @@ export class IdentityProviders {
     return (await this.#store(newId("idp"), settings, clientSecret, { author, isNew: true }))!;
   }
 
-  /** Changes settings. Throws 404, and 409 if the name is taken. They count from the next sign-in. */
+  /** Changes settings. Throws 404, and 409 if the name is taken. Roles of deleted rules end; new rules count from the next sign-in. */
   async change(
     id: string,
     settings: Partial<IdentityProviderSettings>,
@@ -88,10 +93,12 @@ export class IdentityProviders {
     return changed;
   }
 
-  /** Deletes a provider. Its people keep their accounts and roles. Throws 404. */
-  async remove(id: string, author: Author): Promise<void> {
+  /** Deletes a provider. Its people keep their accounts. Roles that only its rules grant end. Throws 404. */
+  async remove(id: string, author: Author): Promise<GrantChange> {
     const sql = authored(this.#dependencies.sql, author);
-    if (!(await deleteIdentityProvider(sql, id))) throw notFound();
+    const change = await deleteIdentityProvider(sql, id);
+    if (change === undefined) throw notFound();
+    return change;
   }
 
   async #store(
@@ -132,16 +139,17 @@ export class IdentityProviders {
       ...{ kind: "person", id: identity.email ?? identity.subject, name: identity.name },
       ...{ via: "dashboard" as const, ...origin },
     };
-    const grants = grantsOf(identity.rules);
-    const isGranted = grants.organizations.length > 0 || grants.operatorRole !== null;
     const personId = await authored(sql, author).begin(async (transaction) => {
+      const current = await lockProvider(transaction, providerId);
+      if (current === undefined) return undefined;
       // Sign-ins of one identity run one after another, so that it gets one account.
       await transaction`SELECT pg_advisory_xact_lock(hashtextextended(${`${providerId} ${identity.subject}`}, 0))`;
+      const isGranted = isGranting(grantsOf(identity.rules));
       let known = await findIdentity(transaction, providerId, identity.subject);
       if (known === undefined && isGranted && identity.email !== null) {
         const person = await findPerson(transaction, { email: identity.email });
         // A provider that grants no role of operators must not open the account of one.
-        const opensOperator = person?.operatorRole != null && !grantsOperators(provider);
+        const opensOperator = person?.operatorRole != null && !grantsOperators(current);
         if (opensOperator) return undefined;
         known = person?.id ?? newId("usr");
         if (person === undefined) {
@@ -156,39 +164,26 @@ export class IdentityProviders {
         await verifyEmail(transaction, known, nowMs);
       }
       if (known === undefined) return undefined;
-      const person = { providerId, personId: known, nowMs };
-      await applyGrants(transaction, person, grants, () => newId("mem"));
-      return known;
+      const before = await readGrants(transaction, [known]);
+      const account = { providerId, subject: identity.subject, personId: known };
+      await storeMetRules(transaction, account, identity.rules);
+      await addGrantedMembers(
+        transaction,
+        { providerId, personId: known, nowMs },
+        grantsOf(identity.rules),
+        () => newId("mem"),
+      );
+      await applyGrants(transaction, [known], before);
+      return isGranted ? known : undefined;
     });
-    if (personId === undefined || !isGranted) return undefined;
+    if (personId === undefined) return undefined;
     await noteSignIn(sql, personId, nowMs);
     return personId;
   }
 }
 
-function grantsOperators({ rules }: IdentityProvider): boolean {
+function grantsOperators(rules: readonly IdentityRule[]): boolean {
   return rules.some((rule) => "operator_role" in rule);
-}
-
-/** Returns the grants of rules: of an organization the highest role, and all teams. */
-function grantsOf(rules: readonly IdentityRule[]): Grants {
-  const organizations = new Map<string, Grants["organizations"][number]>();
-  let operatorRole: Grants["operatorRole"] = null;
-  for (const rule of rules) {
-    if ("operator_role" in rule) {
-      if (operatorRole !== "operator") operatorRole = rule.operator_role;
-      continue;
-    }
-    const { organization_id: id, role, team_ids: teamIds = [] } = rule;
-    const before = organizations.get(id);
-    const isHigher = before === undefined || ROLES.indexOf(role) < ROLES.indexOf(before.role);
-    organizations.set(id, {
-      id,
-      role: isHigher ? role : before.role,
-      teamIds: [...new Set([...(before?.teamIds ?? []), ...teamIds])],
-    });
-  }
-  return { organizations: [...organizations.values()], operatorRole };
 }
 
 function notFound(): GatewayError {

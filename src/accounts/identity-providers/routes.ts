@@ -49,7 +49,7 @@ const optionalFields = {
     Type.Array(rule, {
       maxItems: MAX_RULES,
       description:
-        "The role of each group of people. Of several rules for an organization, the highest role counts, and all teams. Roles end at the first sign-in at which no rule grants them.",
+        "The role of each group of people. Of several rules for an organization, the highest role counts, and all teams. Roles end at the first sign-in at which no rule grants them, and with the rule that granted them.",
     }),
   ),
 };
@@ -84,7 +84,14 @@ const providerList = Type.Object(
   { title: "IdentityProviderList" },
 );
 const deleted = Type.Object(
-  { id: Type.String(), deleted: Type.Literal(true) },
+  {
+    id: Type.String(),
+    deleted: Type.Literal(true),
+    memberships_ended: Type.Integer({ description: "Memberships that only its rules granted." }),
+    organizations_without_owner: Type.Array(Type.String(), {
+      description: "Organizations whose last owner was one of them. Invite an owner.",
+    }),
+  },
   { title: "DeletedIdentityProvider" },
 );
 
@@ -207,12 +214,17 @@ export function identityProviderRoutes(providers: IdentityProviders): RouteDefin
       tag,
       operationId: "admin.identity_providers.delete",
       summary: "Delete an identity provider",
-      description: "People keep their accounts, memberships and roles.",
+      description:
+        "People keep their accounts. Memberships, teams and roles of operators that only its rules grant end within a second.",
       access,
       responses: { 200: { description: "The identity provider was deleted.", schema: deleted } },
       async handle({ params, author }) {
-        await providers.remove(params.id!, author);
-        return jsonResponse({ id: params.id, deleted: true });
+        const change = await providers.remove(params.id!, author);
+        return jsonResponse({
+          ...{ id: params.id, deleted: true },
+          memberships_ended: change.membershipsEnded,
+          organizations_without_owner: change.organizationsWithoutOwner,
+        });
       },
     },
   ];

@@ -90,9 +90,7 @@ export class Members {
     const sql = authored(this.#dependencies.sql, author);
     const isRemoved = await withGatewayErrors(
       sql.begin((transaction) =>
-        removeMember(transaction, organizationId, id, {
-          assertMay: ({ role }) => assertMayGrant(granter, role),
-        }),
+        removeMember(transaction, organizationId, id, ({ role }) => assertMayGrant(granter, role)),
       ),
     );
     if (!isRemoved) throw noMember();

@@ -86,7 +86,8 @@ export function IdentityProvidersPage() {
           }}
           onClose={() => setDeleting(undefined)}
         >
-          People can no longer sign in there. They keep their accounts and roles.
+          People can no longer sign in there. They keep their accounts. Memberships and roles that
+          only this provider grants end, with the sessions and keys of these members.
         </Confirm>
       )}
     </>
