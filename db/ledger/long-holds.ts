@@ -167,5 +167,6 @@ function around(name: string, also: Omit<StatementEffect, "run"> | undefined) {
     name: also === undefined ? name : `${name}+${also.name}`,
     tables: ["accounts", "attempts", "holds", "transactions", "outbox", ...(also?.tables ?? [])],
     events: ["budget.threshold", ...(also?.events ?? [])],
+    author: also?.author,
   };
 }

@@ -1,4 +1,5 @@
 import type { Author } from "../../src/lib/author.ts";
+import { authored } from "../authored.ts";
 import type { Database, DatabaseTransaction } from "../client.ts";
 import type { RowOf } from "../rows.ts";
 import type { auditLog } from "../schema/audit-log.ts";
@@ -97,6 +98,23 @@ export async function recordAct(sql: DatabaseTransaction, act: Act): Promise<voi
   const { organizationId, action, object, after } = act;
   await sql`SELECT record_act(${organizationId}::text, ${action}::text, ${object.type}::text,
     ${object.id}::text, NULL, ${after === undefined ? null : JSON.stringify(after)}::text::jsonb)`;
+}
+
+/**
+ * Returns a database whose transactions record an act of an author. A transaction whose work returns false records
+ * nothing.
+ */
+export function audited(sql: Database, author: Author, act: Act): Database {
+  const ofAuthor = authored(sql, author);
+  const begin = (work: (transaction: DatabaseTransaction) => unknown) =>
+    ofAuthor.begin(async (transaction) => {
+      const result = await work(transaction);
+      if (result !== false) await recordAct(transaction, act);
+      return result;
+    });
+  return new Proxy(sql, {
+    get: (_, name) => (name === "begin" ? begin : Reflect.get(sql, name)),
+  });
 }
 
 const REMOVAL_BATCH = 10_000;

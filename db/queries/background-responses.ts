@@ -35,7 +35,7 @@ export async function insertBackground(
   sql: Database,
   { response, chainBytes, instance, mostRunning }: NewBackgroundResponse,
 ): Promise<boolean> {
-  const { id, organizationId, previousId, chainId } = response;
+  const { id, organizationId, keyId, previousId, chainId } = response;
   return sql.begin(async (transaction) => {
     // One insertion of an organization at a time, so that the count is exact.
     await transaction`SELECT pg_advisory_xact_lock(
@@ -48,8 +48,8 @@ export async function insertBackground(
         FOR KEY SHARE),
       response AS (
         INSERT INTO responses
-          (id, organization_id, previous_id, chain_id, chain_bytes, remove_after)
-        SELECT ${id}, ${organizationId}, ${previousId}, ${chainId}, ${chainBytes},
+          (id, organization_id, key_id, previous_id, chain_id, chain_bytes, remove_after)
+        SELECT ${id}, ${organizationId}, ${keyId}, ${previousId}, ${chainId}, ${chainBytes},
           clock_timestamp() + ${CONTENTS_LIFETIME}::interval
         WHERE (SELECT count(*) FROM background_responses WHERE organization_id = ${organizationId}
           AND state IN ('queued', 'in_progress')) < ${mostRunning}

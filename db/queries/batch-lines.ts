@@ -48,11 +48,19 @@ export async function hasContents(sql: Database, batchId: string, line: number):
   return row !== undefined;
 }
 
-/** Counts lines whose contents are written, each once. Returns the batch's new counts. */
+interface CountedLine extends Pick<LineResult, "line" | "isFailed"> {
+  /** The request of the line, whose charge is written before. Undefined if the line was not called. */
+  readonly requestId: string | undefined;
+}
+
+/**
+ * Counts lines whose contents are written, each once, and adds their charges to the cost of the batch. Returns the
+ * batch's status.
+ */
 export async function countLines(
   sql: DatabaseTransaction,
   batchId: string,
-  lines: readonly Pick<LineResult, "line" | "isFailed">[],
+  lines: readonly CountedLine[],
 ): Promise<BatchStatus | undefined> {
   const [row] = await sql<{ status: BatchStatus }[]>`
     WITH counted AS (
@@ -60,8 +68,14 @@ export async function countLines(
       SELECT ${batchId}, given.line, given.is_failed
       FROM unnest(${sql.array(lines.map(({ line }) => line))}::int[],
         ${sql.array(lines.map(({ isFailed }) => isFailed))}::boolean[]) AS given (line, is_failed)
-      ON CONFLICT DO NOTHING RETURNING is_failed)
-    UPDATE batches SET attempts = 0, completed = completed + (SELECT count(*) FROM counted WHERE NOT is_failed),
+      ON CONFLICT DO NOTHING RETURNING line, is_failed),
+    charged AS (
+      SELECT coalesce(-sum(t.amount_nano), 0)::bigint AS nano
+      FROM counted JOIN unnest(${sql.array(lines.map(({ line }) => line))}::int[],
+        ${sql.array(lines.map(({ requestId }) => requestId ?? ""))}::text[]) AS given (line, request_id) USING (line)
+      JOIN transactions t ON t.request_id = given.request_id)
+    UPDATE batches SET attempts = 0, cost_nano = cost_nano + (SELECT nano FROM charged),
+      costed_lines = costed_lines + (SELECT count(*) FROM counted), completed = completed + (SELECT count(*) FROM counted WHERE NOT is_failed),
       failed = failed + (SELECT count(*) FROM counted WHERE is_failed)
     WHERE id = ${batchId} RETURNING status`;
   return row?.status;

@@ -90,20 +90,21 @@ export async function listBatches(
 }
 
 /**
- * Requests the cancellation of a batch from its owner. Does nothing if the batch has ended, or if its files are being
- * written.
+ * Requests the cancellation of a batch from its owner. Returns false, and does nothing, if the batch has ended, or if
+ * its files are being written.
  */
 export async function cancelBatch(
   sql: Database,
   organizationId: string,
   id: string,
-): Promise<void> {
-  await sql.begin(async (transaction) => {
+): Promise<boolean> {
+  return sql.begin(async (transaction) => {
     const update = await transaction`UPDATE batches
       SET status = 'cancelling', cancelling_at = clock_timestamp(), due_at = clock_timestamp(), attempts = 0
       WHERE id = ${id} AND organization_id = ${organizationId}
         AND status IN ('validating', 'in_progress')`;
     if (update.count > 0) await recordChange(transaction, "batch-work", id);
+    return update.count > 0;
   });
 }
 

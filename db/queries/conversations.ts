@@ -14,18 +14,24 @@ export interface ConversationRecord {
   readonly removedItems: readonly string[];
 }
 
+type NewConversation = Pick<ConversationRecord, "id" | "metadata"> & {
+  /** The key that creates it. */
+  readonly keyId: string;
+};
+
 /** Returns false if the organization has its maximum number of conversations. */
 export function insertConversation(
   sql: Database,
   organizationId: string,
-  { id, metadata }: Pick<ConversationRecord, "id" | "metadata">,
+  { id, keyId, metadata }: NewConversation,
   maxConversations: number,
 ): Promise<boolean> {
   return sql.begin(async (transaction) => {
     // One insertion of an organization at a time, so that the count is exact.
     await transaction`SELECT pg_advisory_xact_lock(hashtextextended(${`conversations ${organizationId}`}, 0))`;
-    const inserted = await transaction`INSERT INTO conversations (id, organization_id, metadata)
-      SELECT ${id}, ${organizationId}, ${JSON.stringify(metadata)}::text::jsonb
+    const inserted =
+      await transaction`INSERT INTO conversations (id, organization_id, key_id, metadata)
+      SELECT ${id}, ${organizationId}, ${keyId}, ${JSON.stringify(metadata)}::text::jsonb
       WHERE (SELECT count(*) FROM conversations WHERE organization_id = ${organizationId})
         < ${maxConversations}`;
     return inserted.count > 0;
@@ -72,14 +78,16 @@ export async function updateConversation(
  * Deletes a conversation. Its items are then stored as long as any response. Returns false if the organization has no
  * conversation of that id.
  */
-export async function deleteConversation(
+export function deleteConversation(
   sql: Database,
   organizationId: string,
   id: string,
 ): Promise<boolean> {
-  const [row] = await sql<{ is_deleted: boolean }[]>`
-    SELECT delete_conversation(${id}, ${organizationId}, ${CONTENTS_LIFETIME}::interval) AS is_deleted`;
-  return row!.is_deleted;
+  return sql.begin(async (transaction) => {
+    const [row] = await transaction<{ is_deleted: boolean }[]>`
+      SELECT delete_conversation(${id}, ${organizationId}, ${CONTENTS_LIFETIME}::interval) AS is_deleted`;
+    return row!.is_deleted;
+  });
 }
 
 /** Records that an item was removed from the conversation. */

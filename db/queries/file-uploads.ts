@@ -103,6 +103,7 @@ async function giveReservationBack(sql: DatabaseTransaction, upload: UploadRow):
 export interface NewFile {
   readonly id: string;
   readonly organizationId: string;
+  readonly keyId: string;
   readonly filename: string;
   readonly purpose: FilePurpose;
   readonly contentType: string;
@@ -160,9 +161,9 @@ async function insertFile(
 ): Promise<void> {
   const createdAt = new Date(file.createdAtMs);
   await sql`
-    INSERT INTO files (id, organization_id, filename, purpose, content_type, bytes, sha256, status,
+    INSERT INTO files (id, organization_id, key_id, filename, purpose, content_type, bytes, sha256, status,
       storage_key, created_at, expires_at)
-    VALUES (${file.id}, ${file.organizationId}, ${file.filename}, ${file.purpose},
+    VALUES (${file.id}, ${file.organizationId}, ${file.keyId}, ${file.filename}, ${file.purpose},
       ${file.contentType}, ${content.bytes}, ${content.sha256}, 'processed', ${content.storageKey},
       ${createdAt}, ${createdAt}::timestamptz + make_interval(secs => ${file.lifetimeSeconds}::float))`;
 }

@@ -67,8 +67,8 @@ export async function announceFile(
   file: NewFile,
 ): Promise<void> {
   await sql`
-    INSERT INTO files (id, organization_id, filename, purpose, content_type, bytes, status, created_at)
-    VALUES (${file.id}, ${file.organizationId}, ${file.filename}, ${file.purpose},
+    INSERT INTO files (id, organization_id, key_id, filename, purpose, content_type, bytes, status, created_at)
+    VALUES (${file.id}, ${file.organizationId}, ${file.keyId}, ${file.filename}, ${file.purpose},
       ${file.contentType}, 0, 'uploaded', ${new Date(file.createdAtMs)})
     ON CONFLICT (id) DO NOTHING`;
 }

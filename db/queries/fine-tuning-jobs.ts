@@ -1,3 +1,4 @@
+import type { Author } from "../../src/lib/author.ts";
 import {
   isFinal,
   type JobOrder,
@@ -9,6 +10,7 @@ import type { Database, DatabaseTransaction, Query } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
 import { type RowOf, recordReader } from "../rows.ts";
 import { fineTuningJobs } from "../schema/fine-tuning.ts";
+import { type Act, recordAct } from "./audit-log.ts";
 import { recordChange } from "./changes.ts";
 import type { NewFile } from "./file-uploads.ts";
 import { announceFile, insertFileUse } from "./files.ts";
@@ -114,6 +116,8 @@ export interface JobWrite {
   readonly tunedModel?: NewTunedModel;
   /** True if the writer is not the owner of the job. Then the owner must be notified. */
   readonly wakesOwner?: boolean;
+  /** The administrative act that causes the step, with its author. */
+  readonly act?: { readonly author: Author; readonly recorded: Act } | undefined;
 }
 
 const TABLES = [
@@ -224,6 +228,7 @@ export function writeJobEffect(
     name: "fine-tuning-job-write",
     tables: TABLES,
     events: write.outbox === undefined ? [] : [write.outbox.type],
+    author: write.act?.author,
     async run(sql) {
       await guard(sql);
       await writeJob(sql, write);
@@ -250,13 +255,15 @@ async function writeJob(sql: DatabaseTransaction, write: JobWrite): Promise<void
     await recordChange(sql, "fine-tuning-job", before.id);
   }
   if (write.wakesOwner === true) await recordChange(sql, "fine-tuning-work", before.id);
+  if (write.act !== undefined) await recordAct(sql, write.act.recorded);
 }
 
 /** Returns the file with the metrics of the training, as it is created. */
-export function resultFileOf(job: Pick<JobRecord, "organizationId">, id: string) {
+export function resultFileOf(job: Pick<JobRecord, "organizationId" | "keyId">, id: string) {
   return {
     id,
     organizationId: job.organizationId,
+    keyId: job.keyId,
     filename: "step_metrics.csv",
     purpose: "fine-tune-results" as const,
     contentType: "text/csv",

@@ -164,22 +164,92 @@ async function makeRoom(
     WHERE organization_id = ${organizationId}`;
 }
 
+export interface AnswerUse extends AnswerKey {
+  /** Time of the last use. */
+  readonly usedAtMs: number;
+  /** Requests that got the answer since the last record. */
+  readonly hits: number;
+}
+
 /** Records that answers were used. Skips those that another transaction is changing. */
-export async function noteAnswersUsed(
-  sql: Database,
-  uses: readonly (AnswerKey & { readonly usedAtMs: number })[],
-): Promise<void> {
+export async function noteAnswersUsed(sql: Database, uses: readonly AnswerUse[]): Promise<void> {
   await sql`
-    WITH used AS MATERIALIZED (
-      SELECT a.organization_id, a.key_hash, u.used_at
-      FROM unnest(${sql.array(uses.map(({ organizationId }) => organizationId))}::text[],
+    WITH noted AS MATERIALIZED (
+      SELECT * FROM unnest(${sql.array(uses.map(({ organizationId }) => organizationId))}::text[],
         ${sql.array(uses.map(({ keyHash }) => keyHash))}::text[],
-        ${sql.array(uses.map(({ usedAtMs }) => new Date(usedAtMs).toISOString()))}::timestamptz[])
-        AS u (organization_id, key_hash, used_at)
-      JOIN cached_answers a USING (organization_id, key_hash)
+        ${sql.array(uses.map(({ usedAtMs }) => new Date(usedAtMs).toISOString()))}::timestamptz[],
+        ${sql.array(uses.map(({ hits }) => hits))}::int[])
+        AS u (organization_id, key_hash, used_at, hits)),
+    used AS MATERIALIZED (
+      SELECT a.organization_id, a.key_hash, noted.used_at, noted.hits
+      FROM noted JOIN cached_answers a USING (organization_id, key_hash)
       FOR NO KEY UPDATE OF a SKIP LOCKED)
-    UPDATE cached_answers a SET used_at = greatest(a.used_at, used.used_at) FROM used
+    UPDATE cached_answers a SET used_at = greatest(a.used_at, used.used_at), hits = a.hits + used.hits
+    FROM used
     WHERE a.organization_id = used.organization_id AND a.key_hash = used.key_hash`;
+}
+
+/** Hits of an organization's cache. */
+export interface CacheHits {
+  readonly hits: number;
+  /** Original charges of the answers, in nano-USD. */
+  readonly savedNano: bigint;
+}
+
+/** Adds to the hits of organizations, in the order of their ids. */
+export async function countCacheHits(
+  sql: Database,
+  counted: ReadonlyMap<string, CacheHits>,
+): Promise<void> {
+  const hits = [...counted.values()];
+  await sql`
+    WITH counted AS MATERIALIZED (
+      SELECT c.organization_id, n.hits, n.saved::bigint AS saved
+      FROM unnest(${sql.array([...counted.keys()])}::text[], ${sql.array(hits.map((one) => one.hits))}::bigint[],
+        ${sql.array(hits.map((one) => String(one.savedNano)))}::text[]) AS n (organization_id, hits, saved)
+      JOIN answer_caches c USING (organization_id)
+      ORDER BY c.organization_id FOR NO KEY UPDATE OF c)
+    UPDATE answer_caches c SET hits = c.hits + counted.hits, saved_nano = c.saved_nano + counted.saved
+    FROM counted WHERE c.organization_id = counted.organization_id`;
+}
+
+/** The state of an organization's cache, with its models: those with most answers first. */
+export interface CacheState extends CacheHits {
+  readonly entries: number;
+  readonly bytes: number;
+  readonly models: readonly {
+    readonly model: string;
+    readonly entries: number;
+    readonly bytes: number;
+    /** Requests that got one of these answers. */
+    readonly hits: number;
+    readonly usedAtMs: number;
+  }[];
+}
+
+const MAX_LISTED_MODELS = 100;
+
+/** Returns the state of a cache. Answers that have expired count until they are removed. */
+export async function readCacheState(sql: Database, organizationId: string): Promise<CacheState> {
+  const [[cache], models] = await Promise.all([
+    sql<{ entries: number; bytes: bigint; hits: bigint; saved_nano: bigint }[]>`
+      SELECT entries, bytes, hits, saved_nano FROM answer_caches WHERE organization_id = ${organizationId}`,
+    sql<{ model: string; entries: number; bytes: bigint; hits: bigint; used_at: Date }[]>`
+      SELECT model, count(*)::int AS entries, sum(bytes)::bigint AS bytes, sum(hits)::bigint AS hits,
+        max(used_at) AS used_at
+      FROM cached_answers WHERE organization_id = ${organizationId}
+      GROUP BY model ORDER BY entries DESC, model LIMIT ${MAX_LISTED_MODELS}`,
+  ]);
+  return {
+    entries: cache?.entries ?? 0,
+    bytes: Number(cache?.bytes ?? 0n),
+    hits: Number(cache?.hits ?? 0n),
+    savedNano: cache?.saved_nano ?? 0n,
+    models: models.map((row) => ({
+      ...{ model: row.model, entries: row.entries, bytes: Number(row.bytes) },
+      ...{ hits: Number(row.hits), usedAtMs: row.used_at.getTime() },
+    })),
+  };
 }
 
 /** The answers that a purge removes: all of the organization's that match. */

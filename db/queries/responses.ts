@@ -24,7 +24,7 @@ export type ContentKind = "begun" | "ended" | "events" | "head" | "input" | "out
 export type ChainLink = Pick<RecordOf<typeof responses>, "id" | "chainId" | "chainBytes">;
 export type NewResponse = Pick<
   RecordOf<typeof responses>,
-  "id" | "organizationId" | "previousId" | "chainId"
+  "id" | "organizationId" | "keyId" | "previousId" | "chainId"
 >;
 
 /** Sealed. */
@@ -52,7 +52,7 @@ function partOf({ kind, number }: ContentPiece): string {
  */
 export async function writeUncharged(
   sql: Database,
-  { id, organizationId, previousId, chainId }: NewResponse,
+  { id, organizationId, keyId: callerKeyId, previousId, chainId }: NewResponse,
   pieces: readonly ContentPiece[],
   keyId: string,
   { waitsForDisk }: { readonly waitsForDisk: boolean },
@@ -61,8 +61,8 @@ export async function writeUncharged(
   const [row] = await sql<{ sealing_id: string | null }[]>`
     WITH sealing AS MATERIALIZED (SELECT key_id FROM master_key FOR SHARE),
     response AS (
-      INSERT INTO responses (id, organization_id, previous_id, chain_id, remove_after)
-      SELECT ${id}, ${organizationId}, ${previousId}, ${chainId},
+      INSERT INTO responses (id, organization_id, key_id, previous_id, chain_id, remove_after)
+      SELECT ${id}, ${organizationId}, ${callerKeyId}, ${previousId}, ${chainId},
         clock_timestamp() + ${LONGEST_CALL}::interval
       FROM sealing WHERE key_id = ${keyId}
       ON CONFLICT (id) DO NOTHING),
@@ -211,25 +211,27 @@ export async function sizeOfResponses(
  * Deletes a response and its contents. Returns false if the organization has no such response, or if it still runs. The
  * contents of a turn of a conversation stay, for the conversation only.
  */
-export async function deleteResponse(
+export function deleteResponse(
   sql: Database,
   organizationId: string,
   id: string,
 ): Promise<boolean> {
-  const hidden = await sql`UPDATE responses SET created_at = '-infinity'
-    WHERE id = ${id} AND organization_id = ${organizationId} AND is_kept
-      AND created_at > clock_timestamp() - ${LIFETIME}::interval
-      AND EXISTS (SELECT 1 FROM conversations c WHERE c.id = responses.chain_id)
-      AND remove_after = 'infinity'`;
-  if (hidden.count > 0) return true;
-  const deleted = await sql`DELETE FROM responses
-    WHERE id = ${id} AND organization_id = ${organizationId}
-      AND created_at > clock_timestamp() - ${LIFETIME}::interval
-      AND CASE WHEN EXISTS (SELECT 1 FROM background_responses b WHERE b.id = responses.id)
-        THEN NOT EXISTS (SELECT 1 FROM background_responses b WHERE b.id = responses.id
-          AND b.state IN ('queued', 'in_progress'))
-        ELSE is_kept END`;
-  return deleted.count > 0;
+  return sql.begin(async (transaction) => {
+    const hidden = await transaction`UPDATE responses SET created_at = '-infinity'
+      WHERE id = ${id} AND organization_id = ${organizationId} AND is_kept
+        AND created_at > clock_timestamp() - ${LIFETIME}::interval
+        AND EXISTS (SELECT 1 FROM conversations c WHERE c.id = responses.chain_id)
+        AND remove_after = 'infinity'`;
+    if (hidden.count > 0) return true;
+    const deleted = await transaction`DELETE FROM responses
+      WHERE id = ${id} AND organization_id = ${organizationId}
+        AND created_at > clock_timestamp() - ${LIFETIME}::interval
+        AND CASE WHEN EXISTS (SELECT 1 FROM background_responses b WHERE b.id = responses.id)
+          THEN NOT EXISTS (SELECT 1 FROM background_responses b WHERE b.id = responses.id
+            AND b.state IN ('queued', 'in_progress'))
+          ELSE is_kept END`;
+    return deleted.count > 0;
+  });
 }
 
 /** Each may have contents of tens of megabytes. */

@@ -6,7 +6,7 @@ import {
   STORE_FILE_STATUSES,
   type VectorStore,
 } from "../../src/lib/vector-store.ts";
-import type { Database, DatabaseTransaction } from "../client.ts";
+import type { Database, DatabaseTransaction, SqlFragment } from "../client.ts";
 import { type RowOf, recordReader } from "../rows.ts";
 import { vectorStores } from "../schema/vector-stores.ts";
 import { listedOf, pageStart } from "./id-pages.ts";
@@ -14,13 +14,13 @@ import { removeStoreFiles } from "./vector-store-files.ts";
 
 const storedStore = recordReader(vectorStores, "number", "clearedAt");
 
-type StoreRow = RowOf<typeof vectorStores> & {
+export type VectorStoreRow = RowOf<typeof vectorStores> & {
   readonly is_expired: boolean;
   readonly usage_bytes: bigint | null;
   readonly file_counts: Record<string, number> | null;
 };
 
-function storeRecord(row: StoreRow): VectorStore {
+export function vectorStoreRecord(row: VectorStoreRow): VectorStore {
   const counts = STORE_FILE_STATUSES.map((status) => [status, row.file_counts?.[status] ?? 0]);
   return {
     ...storedStore(row),
@@ -32,7 +32,7 @@ function storeRecord(row: StoreRow): VectorStore {
 
 export type NewVectorStore = Pick<
   VectorStore,
-  "id" | "organizationId" | "name" | "description" | "metadata" | "expiresAfterDays"
+  "id" | "organizationId" | "keyId" | "name" | "description" | "metadata" | "expiresAfterDays"
 >;
 
 /** Returns false if the organization has `maxStores` stores already. */
@@ -45,9 +45,9 @@ export async function insertVectorStore(
   await sql`SELECT pg_advisory_xact_lock(hashtextextended(${`vector stores ${store.organizationId}`}, 0))`;
   const createdAt = new Date(timeOfId(store.id));
   const inserted = await sql`
-    INSERT INTO vector_stores (id, organization_id, name, description, metadata,
+    INSERT INTO vector_stores (id, organization_id, key_id, name, description, metadata,
       expires_after_days, created_at, last_active_at, expires_at)
-    SELECT ${store.id}, ${store.organizationId}, ${store.name}, ${store.description},
+    SELECT ${store.id}, ${store.organizationId}, ${store.keyId}, ${store.name}, ${store.description},
       ${jsonOf(store.metadata)}::text::jsonb, ${store.expiresAfterDays}::int,
       ${createdAt}, ${createdAt}, ${createdAt}::timestamptz + make_interval(days => ${store.expiresAfterDays}::int)
     WHERE (SELECT count(*) FROM vector_stores WHERE organization_id = ${store.organizationId}) < ${maxStores}`;
@@ -64,12 +64,10 @@ export async function findVectorStores(
   organizationId: string,
   ids: readonly string[],
 ): Promise<VectorStore[]> {
-  const rows = await sql<StoreRow[]>`
-    SELECT s.*, coalesce(s.expires_at <= clock_timestamp(), false) AS is_expired,
-      c.usage_bytes, c.file_counts
-    FROM vector_stores s CROSS JOIN LATERAL (${countsOfStore(sql)}) c
-    WHERE s.organization_id = ${organizationId} AND s.id = ANY (${sql.array([...ids])}::text[])`;
-  return rows.map(storeRecord);
+  const stores = sql`SELECT * FROM vector_stores
+    WHERE organization_id = ${organizationId} AND id = ANY (${sql.array([...ids])}::text[])`;
+  const rows = await sql<VectorStoreRow[]>`${withFileCounts(sql, stores)}`;
+  return rows.map(vectorStoreRecord);
 }
 
 /** Lists a page of an organization's stores in the order of their creation, which is also the order of their ids. */
@@ -79,13 +77,18 @@ export async function listVectorStores(
   page: ListPage,
 ): Promise<Listed<VectorStore>> {
   const { condition, order } = pageStart(sql, sql`s.id`, page);
-  const rows = await sql<StoreRow[]>`
-    SELECT s.*, coalesce(s.expires_at <= clock_timestamp(), false) AS is_expired,
-      c.usage_bytes, c.file_counts
-    FROM (SELECT * FROM vector_stores s WHERE organization_id = ${organizationId} ${condition}
-      ORDER BY s.id COLLATE "C" ${order} LIMIT ${page.limit + 1}) s
-    CROSS JOIN LATERAL (${countsOfStore(sql)}) c ORDER BY s.id COLLATE "C" ${order}`;
-  return listedOf(rows.map(storeRecord), page);
+  const stores = sql`SELECT * FROM vector_stores s WHERE organization_id = ${organizationId} ${condition}
+    ORDER BY s.id COLLATE "C" ${order} LIMIT ${page.limit + 1}`;
+  const rows = await sql<
+    VectorStoreRow[]
+  >`${withFileCounts(sql, stores)} ORDER BY s.id COLLATE "C" ${order}`;
+  return listedOf(rows.map(vectorStoreRecord), page);
+}
+
+/** Returns a query of these stores as `s`, with the counts of their files. */
+export function withFileCounts(sql: Database, stores: SqlFragment): SqlFragment {
+  return sql`SELECT s.*, coalesce(s.expires_at <= clock_timestamp(), false) AS is_expired, c.usage_bytes, c.file_counts
+    FROM (${stores}) s CROSS JOIN LATERAL (${countsOfStore(sql)}) c`;
 }
 
 function countsOfStore(sql: Database) {

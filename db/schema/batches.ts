@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import {
+  bigint,
   boolean,
   index,
   integer,
@@ -40,6 +41,10 @@ export const batches = pgTable(
     total: integer("total").notNull().default(0),
     completed: integer("completed").notNull().default(0),
     failed: integer("failed").notNull().default(0),
+    /** Charges of the first `costedLines` lines with a result, in nano-USD. */
+    costNano: bigint("cost_nano", { mode: "bigint" }).notNull().default(sql`0`),
+    /** Fewer than the lines with a result if an instance of an earlier version counted some of them. */
+    costedLines: integer("costed_lines").notNull().default(0),
     outputFile: text("output_file"),
     errorFile: text("error_file"),
     createdAt: time("created_at").notNull(),
@@ -55,6 +60,7 @@ export const batches = pgTable(
   },
   (table) => [
     index("batches_listing").on(table.organizationId, sql`${table.id} COLLATE "C"`),
+    index("batches_of_key").on(table.keyId, sql`${table.id} COLLATE "C"`),
     index("batches_due").on(table.dueAt).where(sql`due_at IS NOT NULL`),
   ],
 );

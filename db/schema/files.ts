@@ -11,6 +11,8 @@ export const files = pgTable(
     organizationId: text("organization_id")
       .notNull()
       .references(() => organizations.id),
+    /** The key that uploaded it, or whose job wrote it. Null for files of earlier versions. */
+    keyId: text("key_id"),
     filename: text("filename").notNull(),
     purpose: text("purpose").$type<FilePurpose>().notNull(),
     contentType: text("content_type").notNull(),
@@ -27,6 +29,9 @@ export const files = pgTable(
   },
   (table) => [
     index("files_listing").on(table.organizationId, sql`${table.id} COLLATE "C"`),
+    index("files_of_key")
+      .on(table.keyId, sql`${table.id} COLLATE "C"`)
+      .where(sql`key_id IS NOT NULL`),
     index("files_expiry").on(table.expiresAt).where(sql`expires_at IS NOT NULL`),
   ],
 );

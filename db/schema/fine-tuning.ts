@@ -84,6 +84,7 @@ export const fineTuningJobs = pgTable(
   },
   (table) => [
     index("fine_tuning_jobs_listing").on(table.organizationId, table.createdAt, table.id),
+    index("fine_tuning_jobs_of_key").on(table.keyId, table.createdAt, table.id),
     index("fine_tuning_jobs_due").on(table.dueAt).where(sql`due_at IS NOT NULL`),
   ],
 );

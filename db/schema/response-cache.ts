@@ -23,6 +23,10 @@ export const answerCaches = pgTable("answer_caches", {
   /** Grows with each purge: an answer that was requested before a purge is not stored after it. */
   generation: bigint("generation", { mode: "number" }).notNull().default(0),
   entries: integer("entries").notNull().default(0),
+  /** Answers that requests got. Counted in batches, so a crash loses the last second. */
+  hits: bigint("hits", { mode: "number" }).notNull().default(0),
+  /** Original charges of these answers, in nano-USD. */
+  savedNano: bigint("saved_nano", { mode: "bigint" }).notNull().default(sql`0`),
   bytes: bigint("bytes", { mode: "number" }).notNull().default(0),
 });
 
@@ -46,6 +50,8 @@ export const cachedAnswers = pgTable(
       .$type<Readonly<Record<string, string>>>()
       .notNull()
       .default(sql`'{}'::jsonb`),
+    /** Requests that got it. */
+    hits: integer("hits").notNull().default(0),
     /** Size of the sealed answer. */
     bytes: integer("bytes").notNull(),
     /** The answer, sealed with the master key. */

@@ -25,6 +25,8 @@ export const responses = pgTable(
     organizationId: text("organization_id")
       .notNull()
       .references(() => organizations.id),
+    /** The key that created it. Null for input of callers, and for responses of earlier versions. */
+    keyId: text("key_id"),
     /** The response that it continues. If that one is deleted, the chain is broken. */
     previousId: text("previous_id"),
     /** The first response of the chain. */
@@ -42,6 +44,12 @@ export const responses = pgTable(
   },
   (table) => [
     index("responses_chain").on(table.chainId, table.createdAt),
+    index("responses_listing")
+      .on(table.organizationId, sql`${table.id} COLLATE "C"`)
+      .where(sql`key_id IS NOT NULL`),
+    index("responses_of_key")
+      .on(table.keyId, sql`${table.id} COLLATE "C"`)
+      .where(sql`key_id IS NOT NULL`),
     index("responses_removal").on(table.removeAfter),
   ],
 );
@@ -85,6 +93,8 @@ export const conversations = pgTable(
     organizationId: text("organization_id")
       .notNull()
       .references(() => organizations.id),
+    /** The key that created it. Null for conversations of earlier versions. */
+    keyId: text("key_id"),
     metadata: jsonb("metadata").notNull(),
     /** The response that was appended last. */
     lastId: text("last_id"),
@@ -92,7 +102,12 @@ export const conversations = pgTable(
       .notNull()
       .default(sql`clock_timestamp()`),
   },
-  (table) => [index("conversations_organization").on(table.organizationId)],
+  (table) => [
+    index("conversations_organization").on(table.organizationId),
+    index("conversations_of_key")
+      .on(table.keyId, sql`${table.id} COLLATE "C"`)
+      .where(sql`key_id IS NOT NULL`),
+  ],
 );
 
 /** Items that were removed from conversations. */

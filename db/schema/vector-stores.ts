@@ -34,6 +34,8 @@ export const vectorStores = pgTable(
     organizationId: text("organization_id")
       .notNull()
       .references(() => organizations.id),
+    /** The key that created it. Null for stores of earlier versions. */
+    keyId: text("key_id"),
     name: text("name"),
     description: text("description"),
     metadata: jsonb("metadata").$type<Readonly<Record<string, string>>>(),
@@ -47,6 +49,9 @@ export const vectorStores = pgTable(
   },
   (table) => [
     index("vector_stores_listing").on(table.organizationId, sql`${table.id} COLLATE "C"`),
+    index("vector_stores_of_key")
+      .on(table.keyId, sql`${table.id} COLLATE "C"`)
+      .where(sql`key_id IS NOT NULL`),
     index("vector_stores_expiry")
       .on(table.expiresAt)
       .where(sql`expires_at IS NOT NULL AND cleared_at IS NULL`),
@@ -95,6 +100,9 @@ export const vectorStoreFiles = pgTable(
     index("vector_store_files_file").on(table.fileId),
     index("vector_store_files_organization").on(table.organizationId),
     index("vector_store_files_batch").on(table.batchId).where(sql`batch_id IS NOT NULL`),
+    index("vector_store_files_failed")
+      .on(table.organizationId, sql`${table.id} COLLATE "C"`)
+      .where(sql`status = 'failed'`),
     index("vector_store_files_due")
       .on(table.organizationId, table.dueAt)
       .where(sql`due_at IS NOT NULL`),

@@ -23,6 +23,8 @@ import { memberAlertRoutes } from "./alert-routes.ts";
 import { assertDashboardPage, senderOf, sessionCookie } from "./browser.ts";
 import type { IdentitySignOn } from "./identity-sign-on.ts";
 import type { LiveFigures } from "./live.ts";
+import type { ObjectServices } from "./objects/object-access.ts";
+import { objectRoutes } from "./objects/routes.ts";
 import type { SignInRejected } from "./oidc-client.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
@@ -50,6 +52,7 @@ export interface DashboardDependencies {
   readonly keysSignIn: boolean;
   onRejected(error: SignInRejected): void;
   readonly offers: Offers;
+  readonly objects: ObjectServices;
 }
 
 const PREFIX = "/dashboard/api";
@@ -128,6 +131,7 @@ export function dashboardRoutes(
     ...[
       overviewRoute("/overview", dependencies),
       ...settingsRoutes("/settings", dependencies),
+      ...objectRoutes(dependencies.objects),
       ...routes,
     ].flatMap((route) => sessionRoutesFor(route)),
   ];

@@ -12,6 +12,8 @@ export type FileStatus = "uploaded" | "processed" | "error";
 export interface FileRecord {
   readonly id: string;
   readonly organizationId: string;
+  /** The key that uploaded it, or whose job wrote it. Null: a file of an earlier version. */
+  readonly keyId: string | null;
   readonly filename: string;
   readonly purpose: FilePurpose;
   readonly contentType: string;

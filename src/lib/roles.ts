@@ -27,6 +27,8 @@ interface RoleRights {
 }
 
 const ALL: readonly Scope[] = SCOPES;
+/** Scopes of files, batches, vector stores, stored responses and fine-tuning jobs. */
+const OBJECTS: readonly Scope[] = ["files:read", "files:write", "responses", "fine_tuning"];
 const VISIBLE = ALL.filter((scope) => scope !== "provider_keys:manage");
 
 /** The rights of each role. The dashboard, the documentation and every check of access follow from these rows. */
@@ -45,9 +47,16 @@ export const ROLE_RIGHTS: Readonly<Record<Role, RoleRights>> = {
   },
   developer: {
     description:
-      "Creates keys within the policy of a team. Sees only those keys, their usage and their requests.",
-    changes: ["keys:manage"],
-    reads: ["keys:manage", "models:read", "usage:read", "presets:manage", "guardrails:manage"],
+      "Creates keys within the policy of a team. Sees only those keys, their usage, their requests and their objects.",
+    changes: ["keys:manage", ...OBJECTS],
+    reads: [
+      "keys:manage",
+      "models:read",
+      "usage:read",
+      "presets:manage",
+      "guardrails:manage",
+      ...OBJECTS,
+    ],
     keys: [
       "chat:completions",
       "responses",

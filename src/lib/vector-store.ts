@@ -2,6 +2,8 @@
 export interface VectorStore {
   readonly id: string;
   readonly organizationId: string;
+  /** The key that created it. Null: a store of an earlier version. */
+  readonly keyId: string | null;
   readonly name: string | null;
   readonly description: string | null;
   readonly metadata: Readonly<Record<string, string>> | null;

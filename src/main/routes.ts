@@ -26,6 +26,7 @@ import { subscriptionRoutes } from "../billing/subscriptions/routes.ts";
 import { Subscriptions } from "../billing/subscriptions/subscriptions.ts";
 import { gatewayUsageRoutes } from "../billing/usage/gateway-routes.ts";
 import { usageRoutes } from "../billing/usage/routes.ts";
+import type { ObjectServices } from "../dashboard/objects/object-access.ts";
 import { type DashboardDependencies, dashboardRoutes } from "../dashboard/routes.ts";
 import type { Offers } from "../dashboard/settings.ts";
 import { openApiDocument } from "../http/openapi.ts";
@@ -52,7 +53,7 @@ import examples from "./openapi-examples.json";
 export function mountedRoutes(
   services: Services,
   admin: AdminServices,
-  dashboard: Omit<DashboardDependencies, "offers"> & {
+  dashboard: Omit<DashboardDependencies, "offers" | "objects"> & {
     readonly identityProviders: IdentityProviders;
   },
 ): RouteDefinition[] {
@@ -112,7 +113,11 @@ export function mountedRoutes(
   return [
     ...routes,
     ...documentationRoutes(),
-    ...dashboardRoutes(routes, { ...dashboard, offers: offersOf(services) }),
+    ...dashboardRoutes(routes, {
+      ...dashboard,
+      offers: offersOf(services),
+      objects: objectServicesOf(services),
+    }),
   ];
 }
 
@@ -124,6 +129,15 @@ function offersOf({ config, billing, providerKeys }: Services): Offers {
     paymentProcessor: stripe === undefined ? test : "stripe",
     providersFor: (organizationId) => providerKeys.providersFor(organizationId),
     canModerate: moderationModel !== undefined,
+  };
+}
+
+function objectServicesOf(services: Services): ObjectServices {
+  const { batches, clock, config, files, keyring, responses, sql, tuning, vectorStores } = services;
+  return {
+    ...{ sql, clock, keyring, responses, files: files.library, batches: batches.batches },
+    ...{ fineTuning: tuning.fineTuning, stores: vectorStores.stores },
+    ...{ thread: services.workThread, publicUrl: config.publicUrl },
   };
 }
 

@@ -148,7 +148,8 @@ test(
     const delays = [];
     for (let attempt = 0; attempt < 5; attempt++) delays.push(await failed());
     expect(delays).toEqual([1, 2, 4, 8, 10]);
-    await sql.begin((transaction) => countLines(transaction, id, [{ line: 7, isFailed: false }]));
+    const line = { line: 7, isFailed: false, requestId: undefined };
+    await sql.begin((transaction) => countLines(transaction, id, [line]));
     expect(await failed()).toBe(1);
   },
   TIMEOUT_MS,

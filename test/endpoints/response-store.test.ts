@@ -37,6 +37,7 @@ const textOf = ({ pieces }: StoredItems) => Buffer.concat(pieces).toString();
 const row = (id: string, previousId: string | null = null, chainId = id) => ({
   id,
   organizationId,
+  keyId: null,
   previousId,
   chainId,
 });

@@ -110,7 +110,7 @@ test("uploads of several instances share one quota", async () => {
             await one.write(CONTENT.subarray(at, at + 10_000));
           one.end();
         },
-        { leastBytes: n % 2 === 0 ? 0 : SIZE - 100, admitAgain: async () => {} },
+        { leastBytes: n % 2 === 0 ? 0 : SIZE - 100, keyId: "key_1", admitAgain: async () => {} },
       ),
     ),
   );

@@ -115,6 +115,7 @@ describe("a result of a job", () => {
   const result = () => ({
     id: newId("file"),
     organizationId: gateway.organizationId,
+    keyId: "key_1",
     filename: "step_metrics.csv",
     contentType: "text/csv",
     purpose: "fine-tune-results" as const,

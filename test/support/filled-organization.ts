@@ -8,6 +8,7 @@ import { EVENT_TYPES, sampleData } from "../../src/lib/events/event-types.ts";
 import { newId } from "../../src/lib/ids.ts";
 import { WebhookSecrets } from "../../src/webhooks/webhook-secrets.ts";
 import { fillLedger, inBulk, type LedgerModel } from "./filled-ledger.ts";
+import { fillObjects } from "./filled-objects.ts";
 import { testKeyring } from "./master-key.ts";
 import { rollUpAll } from "./usage-faults.ts";
 
@@ -96,6 +97,7 @@ export async function fillOrganization(
   await addFailures(sql, organizationId);
   await addWebhooks(sql, organizationId, filling);
   await addBatches(sql, organizationId, keyIds, nowMs);
+  await fillObjects(sql, { organizationId, keyIds, nowMs, mark: filling.mark });
   await addProviderKeys(sql, organizationId, filling, fromMs);
   await rollUpAll(sql, isLarge ? 500_000 : 20_000);
   await sql`ANALYZE`;
@@ -268,9 +270,10 @@ async function addBatches(
     const total = status === "failed" ? 0 : 100 * (at + 1);
     const completed = status === "completed" ? total - at : Math.floor(total / 2);
     await sql`INSERT INTO batches (id, organization_id, key_id, endpoint, input_file, status, total, completed,
-        failed, created_at, in_progress_at, ended_at, expires_at)
+        failed, costed_lines, cost_nano, created_at, in_progress_at, ended_at, expires_at)
       VALUES (${newId("batch")}, ${organizationId}, ${keyIds[at % keyIds.length]!}, '/v1/chat/completions',
-        ${newId("file")}, ${status}, ${total}, ${completed}, ${status === "completed" ? at : 0}, ${createdAt},
+        ${newId("file")}, ${status}, ${total}, ${completed}, ${status === "completed" ? at : 0},
+        ${completed + (status === "completed" ? at : 0)}, ${completed * 40_000}, ${createdAt},
         ${createdAt}, ${endedAt}, ${new Date(createdAt.getTime() + DAY_MS)})`;
   }
 }

@@ -16,6 +16,7 @@ interface BackgroundRunParts {
   readonly clock: Clock;
   readonly id: string;
   readonly organizationId: string;
+  readonly keyId: string;
   readonly chainPosition: ChainPosition | undefined;
   readonly progress: BackgroundProgress;
   /** Called after events were written. */
@@ -37,9 +38,9 @@ export class BackgroundRun {
 
   constructor(parts: BackgroundRunParts) {
     this.#parts = parts;
-    const { store, clock, id, organizationId, chainPosition: position } = parts;
+    const { store, clock, id, organizationId, keyId, chainPosition: position } = parts;
     this.#response = {
-      ...{ id, organizationId },
+      ...{ id, organizationId, keyId },
       previousId: position?.previousId ?? null,
       chainId: position?.chainId ?? id,
     };

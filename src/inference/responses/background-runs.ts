@@ -97,6 +97,7 @@ export class BackgroundRuns {
     const id = responseId(nameOfResponse(requestId));
     const run = new BackgroundRun({
       ...{ store, clock, id, organizationId: accepted.caller.key.organizationId },
+      keyId: accepted.caller.key.id,
       progress: request.background!,
       chainPosition: request.position,
       onWritten: () => this.listeners.notice(id),

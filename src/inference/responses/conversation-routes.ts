@@ -85,9 +85,7 @@ export function conversationRoutes(
       async handle(context) {
         const body = context.body;
         const added = checked(body.items ?? []);
-        return shown(
-          await conversations.create(organizationOf(context), body.metadata ?? {}, added),
-        );
+        return shown(await conversations.create(context.caller.key, body.metadata ?? {}, added));
       },
     }),
     route({

@@ -8,6 +8,7 @@ import {
   updateConversation,
 } from "../../../db/queries/conversations.ts";
 import { keepResponses } from "../../../db/queries/responses.ts";
+import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { newId } from "../../lib/ids.ts";
 import type { Item } from "../endpoints/responses/request.ts";
@@ -47,13 +48,14 @@ export class Conversations {
    * 413 if the items are too long.
    */
   async create(
-    organizationId: string,
+    { organizationId, id: keyId }: Pick<ApiKeyRecord, "organizationId" | "id">,
     metadata: Metadata,
     items: readonly Item[],
   ): Promise<ConversationRecord> {
     const id = newId("conv");
+    const created = { id, keyId, metadata };
     const { sql } = this.#dependencies;
-    if (!(await insertConversation(sql, organizationId, { id, metadata }, MAX_CONVERSATIONS))) {
+    if (!(await insertConversation(sql, organizationId, created, MAX_CONVERSATIONS))) {
       const message = `An organization can have at most ${MAX_CONVERSATIONS} conversations.`;
       throw new GatewayError("quota_exceeded", message);
     }
@@ -81,9 +83,12 @@ export class Conversations {
     return this.find(organizationId, id);
   }
 
-  /** Deletes the conversation. Throws 404 if it does not exist. */
-  async delete(organizationId: string, id: string): Promise<void> {
-    const { sql } = this.#dependencies;
+  /**
+   * Deletes the conversation. Throws 404 if it does not exist.
+   *
+   * @param sql a database that records the act, if it is an administrative one
+   */
+  async delete(organizationId: string, id: string, sql = this.#dependencies.sql): Promise<void> {
     if (!(await deleteConversation(sql, organizationId, id))) throw conversationNotFound(id);
   }
 
@@ -99,7 +104,11 @@ export class Conversations {
     const storedItems = storedInput(turn, name);
     const input = new TextEncoder().encode(itemsJson(storedItems));
     if (bytes + input.length > MAX_STORED_INPUT_BYTES) throw storedTooLong("items");
-    const row = { id: responseId(name), organizationId, previousId: null, chainId: id };
+    // Without a key, because it is no response.
+    const row = {
+      ...{ id: responseId(name), organizationId, keyId: null },
+      ...{ previousId: null, chainId: id },
+    };
     await store.write(row, [["input", input]]);
     const added = { storedBytes: input.length, chainBytes: input.length, conversationId: id };
     await sql`SELECT ${keepResponses(sql, [{ id: row.id, ...added }])}`;

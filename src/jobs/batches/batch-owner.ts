@@ -267,13 +267,13 @@ export class BatchOwner {
   }
 
   async #writeFile(
-    { id: batchId, organizationId }: BatchRecord,
+    { id: batchId, organizationId, keyId }: BatchRecord,
     id: string,
     { name, isFailed }: { readonly name: string; readonly isFailed: boolean },
   ): Promise<void> {
     const { sql, files, keyring } = this.#dependencies;
     const file = {
-      ...{ id, organizationId },
+      ...{ id, organizationId, keyId },
       filename: `${batchId}_${name}.jsonl`,
       contentType: "application/jsonl",
       purpose: "batch_output",

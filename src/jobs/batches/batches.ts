@@ -90,10 +90,16 @@ export class Batches {
   /**
    * Cancels a batch. Running requests end, and no further request is called. Throws 404 if the batch does not
    * exist, and 409 if its status no longer allows it.
+   *
+   * @param sql a database that records the act, if it is an administrative one
    */
-  async cancel(organizationId: string, id: string): Promise<BatchRecord> {
+  async cancel(
+    organizationId: string,
+    id: string,
+    sql = this.#dependencies.sql,
+  ): Promise<BatchRecord> {
     await this.find(organizationId, id);
-    await cancelBatch(this.#dependencies.sql, organizationId, id);
+    await cancelBatch(sql, organizationId, id);
     const batch = await this.find(organizationId, id);
     if (batch.status === "cancelling" || batch.status === "cancelled") return batch;
     throw new GatewayError(

@@ -185,7 +185,9 @@ export class LineRun {
     if ("error" in answer) {
       if (answer.error.code !== "idempotency_conflict") return answer;
       const claim = (await this.#claimsOf([line])).get(line.line);
-      return claim?.isDone === true && (await this.#countLarge(line.line)) ? undefined : answer;
+      const isCounted =
+        claim?.isDone === true && (await this.#countLarge(line.line, claim.requestId));
+      return isCounted ? undefined : answer;
     }
     const first = answer.isReplay ? (await this.#claimsOf([line])).get(line.line) : undefined;
     await this.#write(line, { ...answer, requestId: first?.requestId ?? answer.requestId }, false);
@@ -193,30 +195,30 @@ export class LineRun {
   }
 
   /** Counts an answer that was written before its charge. Returns false if there is none. */
-  async #countLarge(line: number): Promise<boolean> {
+  async #countLarge(line: number, requestId: string): Promise<boolean> {
     if (!(await hasContents(this.#parts.sql, this.#batch.id, line))) return false;
-    await this.#count(line, false, undefined);
+    await this.#count({ line, requestId, isFailed: false }, undefined);
     return true;
   }
 
   async #write(line: BatchLine, answer: LineAnswer, isFailed: boolean): Promise<void> {
     const { id } = this.#batch;
     const pieces = answerPieces(id, line, answer, this.#parts.keyring);
-    await this.#count(line.line, isFailed, (sql) =>
+    const { requestId } = answer;
+    await this.#count({ line: line.line, requestId, isFailed }, (sql) =>
       writeContents(sql, id, { line: line.line, pieces }),
     );
   }
 
   /** Writes the result of the line and removes its stored call in one transaction. */
   async #count(
-    line: number,
-    isFailed: boolean,
+    counted: Parameters<typeof countLines>[2][number],
     write: ((sql: DatabaseTransaction) => Promise<void>) | undefined,
   ): Promise<void> {
     await this.#parts.guarded(async (sql) => {
       await write?.(sql);
-      await countLines(sql, this.#batch.id, [{ line, isFailed }]);
-      await removeStoredResult(sql, this.#idempotencyOf(line));
+      await countLines(sql, this.#batch.id, [counted]);
+      await removeStoredResult(sql, this.#idempotencyOf(counted.line));
     });
   }
 
@@ -226,7 +228,7 @@ export class LineRun {
     const stored = await findStoredResult(sql, this.#idempotencyOf(line.line));
     if (stored === undefined) return this.#callLine(line);
     if (stored.body === null) {
-      if (await this.#countLarge(line.line)) return true;
+      if (await this.#countLarge(line.line, requestId)) return true;
       throw new Error(
         `the answer of line ${line.line} of ${this.#batch.id} was charged, but is no longer stored`,
       );
@@ -254,7 +256,9 @@ export class LineRun {
           const pieces = uncalledPieces(id, line, end, keyring);
           await writeContents(sql, id, { line: line.line, pieces });
         }
-        const failed = uncalled.map(({ line }) => ({ line, isFailed: true }));
+        const failed = uncalled.map(({ line }) => ({
+          ...{ line, isFailed: true, requestId: undefined },
+        }));
         await countLines(sql, id, failed);
       });
     }

@@ -179,8 +179,8 @@ export class ProviderBatchResults {
       await countLines(
         sql,
         id,
-        answered.map(({ held: { line }, answer }) => ({
-          line,
+        answered.map(({ held: { line, requestId }, answer }) => ({
+          ...{ line, requestId },
           isFailed: answer!.charge === undefined,
         })),
       );

@@ -81,9 +81,17 @@ export class FileLibrary {
     }
   }
 
-  /** Deletes a file. Current reads continue to their end. Throws 404 if the file does not exist. */
-  async remove(organizationId: string, fileId: string): Promise<void> {
-    const { sql, onDeleted } = this.#dependencies;
+  /**
+   * Deletes a file. Current reads continue to their end. Throws 404 if the file does not exist.
+   *
+   * @param sql a database that records the act, if it is an administrative one
+   */
+  async remove(
+    organizationId: string,
+    fileId: string,
+    sql = this.#dependencies.sql,
+  ): Promise<void> {
+    const { onDeleted } = this.#dependencies;
     assertFileId(fileId);
     if (!(await deleteFile(sql, organizationId, fileId))) notFound();
     onDeleted();

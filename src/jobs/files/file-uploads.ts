@@ -35,6 +35,8 @@ const RENEW_MS = 10_000;
 interface UploadOptions {
   /** Minimum bytes of the upload, as far as the request states them. */
   readonly leastBytes: number;
+  /** The key of the caller. */
+  readonly keyId: string;
   /**
    * Checks the caller again when all bytes are stored, before the file is created. Rejects if the caller is
    * no longer allowed.
@@ -65,12 +67,12 @@ export class FileUploads {
     receive: (upload: FileUpload) => Promise<void>,
     options: UploadOptions,
   ): Promise<FileRecord> {
-    const { leastBytes, admitAgain } = options;
+    const { leastBytes, admitAgain, keyId } = options;
     return this.store(organizationId, async (stored) => {
       const upload = new FileUpload(stored, this.#checking, organizationId, leastBytes);
       try {
         await receive(upload);
-        return await upload.finish(admitAgain);
+        return await upload.finish(keyId, admitAgain);
       } finally {
         upload.close();
       }
@@ -225,7 +227,7 @@ export class FileUpload {
    * incomplete or invalid, 403 if the file does not fit into the storage quota, and 503 if it cannot be stored
    * now.
    */
-  async finish(admitAgain: () => Promise<void>): Promise<FileRecord> {
+  async finish(keyId: string, admitAgain: () => Promise<void>): Promise<FileRecord> {
     const purpose = this.#purpose;
     const heading = this.#heading;
     if (heading === undefined) throw invalid("file", "file is missing.");
@@ -241,6 +243,7 @@ export class FileUpload {
         return {
           id,
           organizationId: this.#organizationId,
+          keyId,
           filename: heading.filename,
           purpose,
           contentType: this.#check?.contentType ?? stated,

@@ -28,6 +28,8 @@ interface ResultFile {
   /** The id from `newId("file")`, which the job stores. A repeated call refers to the same file. */
   readonly id: string;
   readonly organizationId: string;
+  /** The key that created the job. */
+  readonly keyId: string;
   readonly filename: string;
   readonly contentType: string;
   readonly purpose: ResultPurpose;

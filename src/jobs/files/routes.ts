@@ -289,13 +289,13 @@ export async function receiveUpload(
   const leastBytes = leastFileBytes(request, limits);
   // A slow store can delay the client for longer than the idle timeout of a connection.
   const closeWhenIdle = context.keepOpen();
-  const { organizationId } = context.caller.key;
+  const { organizationId, id: keyId } = context.caller.key;
   try {
     return await uploads.run(
       organizationId,
       (upload) => readForm(request, formReceiver(upload), { ...limits, ...receiving }),
       {
-        leastBytes,
+        ...{ leastBytes, keyId },
         // The rights of the key may have changed since the first byte.
         admitAgain: async () => void (await context.admitAgain()),
       },
@@ -351,7 +351,7 @@ function contentResponse(
  * Returns an address from which the content can be downloaded for an hour without a key. Throws 400 if the
  * request names no host.
  */
-async function downloadUrlShape(
+export async function downloadUrlShape(
   request: Request,
   files: FileLibrary,
   file: FileRecord,

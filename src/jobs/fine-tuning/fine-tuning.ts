@@ -12,6 +12,7 @@ import {
   findJob,
   insertJobEffect,
   JobMovedError,
+  type JobWrite,
   listJobs,
   TooManyJobsError,
   writeJobEffect,
@@ -168,8 +169,10 @@ export class FineTuning {
   /**
    * Cancels a job. Throws 404 if the job does not exist, 409 job_not_cancellable if it has ended, and 503 if it
    * changes during every attempt.
+   *
+   * @param act recorded with the change
    */
-  async cancel(organizationId: string, id: string): Promise<JobRecord> {
+  async cancel(organizationId: string, id: string, act?: JobWrite["act"]): Promise<JobRecord> {
     for (let decision = 0; decision < MAX_DECISIONS; decision++) {
       const before = await this.find(organizationId, id);
       const after = afterTrigger(before, { kind: "cancel" }, this.#dependencies.clock.nowMs());
@@ -180,6 +183,7 @@ export class FineTuning {
         dueInMs: 0,
         events: [jobMessage("The job was cancelled")],
         wakesOwner: true,
+        act,
       });
       try {
         const isOurs = await endJob(this.#dependencies, before, undefined, effect);

@@ -1,4 +1,5 @@
 import type { Trigger } from "../../../actors/fine-tuning-job/state.ts";
+import { authored } from "../../../db/authored.ts";
 import type { Database } from "../../../db/client.ts";
 import type { StatementEffect } from "../../../db/ledger/effects.ts";
 import { eventsAfter, MAX_PROVIDER_EVENTS } from "../../../db/queries/fine-tuning-events.ts";
@@ -135,7 +136,10 @@ export async function endJob(
   if (ended === undefined || isFinal(ended.status)) return false;
   // The hold ended earlier than the job. The job must still end.
   onError(new Error(`the hold of fine-tuning job ${job.id} had ended before the job`));
-  await sql.begin((transaction) => effect.run(transaction));
+  const { author } = effect;
+  await (author === undefined ? sql : authored(sql, author)).begin((transaction) =>
+    effect.run(transaction),
+  );
   return true;
 }
 

@@ -92,14 +92,14 @@ export class VectorStores {
    */
   async create(
     caller: Caller,
-    store: Omit<NewVectorStore, "id" | "organizationId">,
+    store: Omit<NewVectorStore, "id" | "organizationId" | "keyId">,
     files: readonly AddedFile[],
   ): Promise<VectorStore> {
-    const { organizationId } = caller.key;
+    const { organizationId, id: keyId } = caller.key;
     const payer = await this.#payer(caller);
     const id = newId("vs");
     await this.#sql.begin(async (transaction) => {
-      const created = { ...store, id, organizationId };
+      const created = { ...store, id, organizationId, keyId };
       if (!(await insertVectorStore(transaction, created, MAX_STORES))) {
         throw quotaExceeded(`${MAX_STORES} vector stores`);
       }
@@ -126,10 +126,14 @@ export class VectorStores {
     return this.find(organizationId, id);
   }
 
-  /** Deletes a store. Throws 404 if the store does not exist. */
-  async remove(organizationId: string, id: string): Promise<void> {
+  /**
+   * Deletes a store. Throws 404 if the store does not exist.
+   *
+   * @param sql a database that records the act, if it is an administrative one
+   */
+  async remove(organizationId: string, id: string, sql = this.#sql): Promise<void> {
     if (!STORE_ID.test(id)) throw noStore();
-    const isDeleted = await this.#sql.begin((transaction) =>
+    const isDeleted = await sql.begin((transaction) =>
       deleteVectorStore(transaction, organizationId, id),
     );
     if (!isDeleted) throw noStore();
@@ -178,10 +182,19 @@ export class VectorStores {
     return changed ?? Promise.reject(noFile());
   }
 
-  /** Removes a file from a store. Throws 404 if the store does not exist or does not contain the file. */
-  async removeFile(organizationId: string, storeId: string, fileId: string): Promise<void> {
+  /**
+   * Removes a file from a store. Throws 404 if the store does not exist or does not contain the file.
+   *
+   * @param sql a database that records the act, if it is an administrative one
+   */
+  async removeFile(
+    organizationId: string,
+    storeId: string,
+    fileId: string,
+    sql = this.#sql,
+  ): Promise<void> {
     await this.findFile(organizationId, storeId, fileId);
-    const isRemoved = await this.#sql.begin((transaction) =>
+    const isRemoved = await sql.begin((transaction) =>
       removeStoreFile(transaction, organizationId, storeId, fileId),
     );
     if (!isRemoved) throw noFile();

@@ -14,10 +14,12 @@ interface ChartProps {
   readonly label: string;
   /** Unit of the values, such as "requests". Shown above the axis. Omitted if `format` shows it. */
   readonly unit?: string;
-  /** Start times of the hours or days, in Unix seconds. */
+  /** Start times of the hours or days, in Unix seconds. With `formatX`, other numbers, such as steps. */
   readonly times: readonly number[];
   readonly series: readonly Series[];
   readonly height?: number;
+  /** Formats numbers of the x axis that are no times. */
+  formatX?(value: number): string;
   format(value: number): string;
   /** Formats the labels of the value axis. Default: `format`. */
   formatTick?(value: number): string;
@@ -30,6 +32,7 @@ export function Chart(props: ChartProps) {
   const { label, unit, times, series, height = DEFAULT_HEIGHT, format } = props;
   const room = useRef<HTMLDivElement>(null);
   const interval = intervalOf(times);
+  const { formatX = (seconds: number) => startLabel(seconds, interval) } = props;
   const shape = series.map(({ label, color, isBars }) => `${label} ${color} ${isBars}`).join();
   usePlot(room, {
     height,
@@ -58,7 +61,7 @@ export function Chart(props: ChartProps) {
           <tbody>
             {times.map((time, index) => (
               <tr key={time}>
-                <th scope="row">{startLabel(time, interval)}</th>
+                <th scope="row">{formatX(time)}</th>
                 {series.map((item) => (
                   <td key={item.label}>{formatOrDash(item.values[index], format)}</td>
                 ))}
@@ -77,12 +80,19 @@ function formatOrDash(value: number | null | undefined, format: (value: number) 
 
 function optionsOf(
   element: HTMLElement,
-  { times, series, format, formatTick = format }: ChartProps,
+  { times, series, format, formatTick = format, formatX }: ChartProps,
 ): Omit<uPlot.Options, "width" | "height"> {
   const interval = intervalOf(times);
   const hasBars = series.some(({ isBars }) => isBars);
+  const base = baseOptions(element, interval, hasBars, formatTick);
+  const [timeAxis, valueAxis] = base.axes!;
   return {
-    ...baseOptions(element, interval, hasBars, formatTick),
+    ...base,
+    ...(formatX && {
+      scales: { ...base.scales, x: { time: false } },
+      padding: [8, 32, 0, 0],
+      axes: [{ ...timeAxis!, values: (_plot, splits) => splits.map(formatX) }, valueAxis!],
+    }),
     legend: {
       live: true,
       markers: {
@@ -93,7 +103,8 @@ function optionsOf(
     series: [
       {
         label: "",
-        value: (_plot, time) => (time === null ? "" : startLabel(time, interval)),
+        value: (_plot, time) =>
+          time === null ? "" : (formatX?.(time) ?? startLabel(time, interval)),
       },
       ...series.map(({ label, color, isBars }) => {
         const stroke = colorOf(element, `--series-${color}`);

@@ -11,6 +11,9 @@ import { ConfiguredModelsPage } from "./configured-models.tsx";
 import { IdentityProvidersPage } from "./identity-providers.tsx";
 import { KeysPage } from "./keys.tsx";
 import { ModelsPage } from "./models.tsx";
+import { BatchesPage } from "./objects/batches.tsx";
+import { FineTuningPage } from "./objects/fine-tuning.tsx";
+import { STORAGE_SECTIONS, StoragePage } from "./objects/storage.tsx";
 import { OrganizationsPage } from "./organizations.tsx";
 import { OverviewPage } from "./overview.tsx";
 import { MembersPage } from "./people/members.tsx";
@@ -86,6 +89,19 @@ const PAGES: readonly DashboardPage[] = [
   {
     ...{ name: "playground", title: "Playground", icon: "terminal", group: "Build" },
     ...{ ...organization, needs: "models:read", Page: PlaygroundPage },
+  },
+  {
+    ...{ name: "batches", title: "Batches", icon: "layers", group: "Build" },
+    ...{ ...organization, needs: "files:read", Page: BatchesPage },
+  },
+  {
+    ...{ name: "fine-tuning", title: "Fine-tuning", icon: "sliders-horizontal", group: "Build" },
+    ...{ ...organization, needs: "fine_tuning", Page: FineTuningPage },
+  },
+  {
+    ...{ name: "storage", title: "Storage", icon: "archive", group: "Build" },
+    ...{ ...organization, needs: "files:read", Page: StoragePage },
+    sections: STORAGE_SECTIONS.map(({ name }) => name),
   },
   {
     ...{ name: "keys", title: "Keys", selfTitle: "My keys", icon: "key-round", group: "Access" },

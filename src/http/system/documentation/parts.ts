@@ -19,6 +19,7 @@ const GUIDES = [
     "billing",
     "billing-stripe",
     "dashboard",
+    "dashboard-objects",
     "people-and-teams",
     "single-sign-on",
   ],

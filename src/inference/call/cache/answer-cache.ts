@@ -2,7 +2,10 @@ import type { Database } from "../../../../db/client.ts";
 import {
   type AnswerKey,
   type AnswerNote,
+  type AnswerUse,
   type CacheBounds,
+  type CacheHits,
+  countCacheHits,
   findCachedAnswers,
   keepAnswer,
   noteAnswersUsed,
@@ -56,7 +59,9 @@ export interface AnswerCacheDependencies {
 export class AnswerCache {
   readonly #dependencies: AnswerCacheDependencies;
   /** The last use of each answer, by key. */
-  readonly #uses = new Map<string, AnswerKey & { readonly usedAtMs: number }>();
+  readonly #uses = new Map<string, AnswerUse>();
+  /** The hits that are not written yet, by organization. */
+  #hits = new Map<string, CacheHits>();
   #isWriting = false;
   /** The look-ups for the next query, by key. One query runs at a time, whatever the number of look-ups. */
   readonly #pending = new Map<string, Lookup>();
@@ -143,10 +148,21 @@ export class AnswerCache {
     return keepAnswer(sql, entry, bounds, nowMs);
   }
 
-  #noteUse(key: AnswerKey, usedAtMs: number): void {
+  /** Counts a request that got an answer, and the charge that this saved. */
+  noteHit(key: AnswerKey, costNano: bigint): void {
+    const { organizationId } = key;
+    const { hits, savedNano } = this.#hits.get(organizationId) ?? { hits: 0, savedNano: 0n };
+    this.#hits.set(organizationId, { hits: hits + 1, savedNano: savedNano + costNano });
+    this.#noteUse(key, this.#dependencies.clock.nowMs(), 1);
+  }
+
+  #noteUse(key: AnswerKey, usedAtMs: number, hits = 0): void {
     const name = nameOf(key);
-    if (!this.#uses.has(name) && this.#uses.size >= MAX_NOTED_USES) return;
-    this.#uses.set(name, { ...key, usedAtMs });
+    const noted = this.#uses.get(name);
+    if (noted !== undefined || this.#uses.size < MAX_NOTED_USES) {
+      const { organizationId, keyHash } = key;
+      this.#uses.set(name, { organizationId, keyHash, usedAtMs, hits: (noted?.hits ?? 0) + hits });
+    }
     if (this.#isWriting) return;
     this.#isWriting = true;
     this.#dependencies.steadyClock.after(WRITE_USES_MS, () => {
@@ -155,12 +171,14 @@ export class AnswerCache {
     });
   }
 
-  /** Writes the last uses. If the write fails they are lost, and the order of removal is less exact. */
+  /** Writes the last uses and the hits. If a write fails they are lost, and the order of removal is less exact. */
   async #writeUses(): Promise<void> {
-    if (this.#uses.size === 0) return;
-    const uses = [...this.#uses.values()];
+    const { sql, onError } = this.#dependencies;
+    const [uses, hits] = [[...this.#uses.values()], this.#hits];
     this.#uses.clear();
-    await noteAnswersUsed(this.#dependencies.sql, uses).catch(this.#dependencies.onError);
+    this.#hits = new Map();
+    if (uses.length > 0) await noteAnswersUsed(sql, uses).catch(onError);
+    if (hits.size > 0) await countCacheHits(sql, hits).catch(onError);
   }
 
   async #withTimeout<Result>(work: Promise<Result>, otherwise: Result): Promise<Result> {

@@ -210,6 +210,8 @@ export class CachedCalls {
       const bytes = new TextEncoder().encode(body);
       const storedResult = claim && { claim, headers, body: bytes, isClaimNeeded: true };
       await charge.settle(figures, 200, undefined, storedResult, also);
+      const { organizationId } = call.caller.key;
+      this.#dependencies.answers.noteHit({ organizationId, keyHash }, answer.costNano);
       return { kind: "whole", headers, body: bytes };
     } catch (error) {
       charge.release();

@@ -93,6 +93,7 @@ function rowOf({ requestId, hold, request: { position } }: AdmittedResponse): Ne
   return {
     id,
     organizationId: hold.organizationId,
+    keyId: hold.keyId,
     previousId: position?.previousId ?? null,
     chainId: position?.chainId ?? id,
   };

@@ -254,9 +254,13 @@ export class ResponseStore {
     return bytes > LONG_BYTES ? this.#longReads.run(organizationId, read) : read();
   }
 
-  /** Deletes a response. Throws 404 if it does not exist. */
-  async delete(organizationId: string, id: string): Promise<void> {
-    if (!(await deleteResponse(this.#sql, organizationId, id))) throw responseNotFound();
+  /**
+   * Deletes a response. Throws 404 if it does not exist.
+   *
+   * @param sql a database that records the act, if it is an administrative one
+   */
+  async delete(organizationId: string, id: string, sql = this.#sql): Promise<void> {
+    if (!(await deleteResponse(sql, organizationId, id))) throw responseNotFound();
   }
 
   /** Opens pieces. Pieces of one content are joined directly, and contents are separated by commas. */

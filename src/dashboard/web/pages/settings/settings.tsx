@@ -1,10 +1,4 @@
-import type { ComponentType } from "preact";
-import { useEffect, useRef } from "preact/hooks";
-import type { Scope } from "../../../../lib/api-key-record.ts";
-import { Link } from "../../components/controls.tsx";
-import { Empty, PageHead } from "../../components/display.tsx";
-import { mayRead } from "../../rights.ts";
-import { sectionName } from "../../router.ts";
+import { type Section, Sections } from "../../components/sections.tsx";
 import { BillingSection } from "./billing.tsx";
 import { GuardrailsSection } from "./guardrails.tsx";
 import { OrganizationSection } from "./organization.tsx";
@@ -12,16 +6,7 @@ import { PresetsSection } from "./presets.tsx";
 import { ProviderKeysSection } from "./provider-keys.tsx";
 import "./settings.css";
 
-interface SettingsSection {
-  /** Path segment under the page. Empty for the first section. */
-  readonly name: string;
-  readonly title: string;
-  /** Scope of what the section shows. */
-  readonly needs: Scope;
-  readonly Section: ComponentType;
-}
-
-export const SETTINGS_SECTIONS: readonly SettingsSection[] = [
+export const SETTINGS_SECTIONS: readonly Section[] = [
   { name: "", title: "Organization", needs: "usage:read", Section: OrganizationSection },
   { name: "billing", title: "Billing", needs: "billing:read", Section: BillingSection },
   {
@@ -36,32 +21,5 @@ export const SETTINGS_SECTIONS: readonly SettingsSection[] = [
 ];
 
 export function SettingsPage() {
-  const current = SETTINGS_SECTIONS.find(({ name }) => name === sectionName.value)!;
-  const sections = useRef<HTMLElement>(null);
-  useEffect(() => {
-    // On narrow screens the list of sections scrolls.
-    const link = sections.current?.querySelector("[aria-current]");
-    link?.scrollIntoView({ block: "nearest", inline: "center" });
-  }, [current]);
-  return (
-    <>
-      <PageHead title="Settings" section={current.title} />
-      <nav ref={sections} class="tabs" aria-label="Settings sections">
-        {SETTINGS_SECTIONS.filter(({ needs }) => mayRead(needs)).map(({ name, title }) => (
-          <Link
-            key={name}
-            page={name === "" ? "settings" : `settings/${name}`}
-            isCurrent={name === current.name}
-          >
-            {title}
-          </Link>
-        ))}
-      </nav>
-      {mayRead(current.needs) ? (
-        <current.Section />
-      ) : (
-        <Empty title="Your role does not show this section." />
-      )}
-    </>
-  );
+  return <Sections page="settings" title="Settings" sections={SETTINGS_SECTIONS} />;
 }

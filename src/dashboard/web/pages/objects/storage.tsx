@@ -1,0 +1,17 @@
+import { type Section, Sections } from "../../components/sections.tsx";
+import { FilesSection } from "./files.tsx";
+import { VectorStoresSection } from "./vector-stores.tsx";
+
+export const STORAGE_SECTIONS: readonly Section[] = [
+  { name: "", title: "Files", needs: "files:read", Section: FilesSection },
+  {
+    name: "vector-stores",
+    title: "Vector stores",
+    needs: "files:read",
+    Section: VectorStoresSection,
+  },
+];
+
+export function StoragePage() {
+  return <Sections page="storage" title="Storage" sections={STORAGE_SECTIONS} />;
+}
