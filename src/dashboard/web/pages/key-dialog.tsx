@@ -12,6 +12,7 @@ import { ApiError, call, session } from "../api.ts";
 import { Button, Check, Choice, CopyText, Field } from "../components/controls.tsx";
 import { Dialog, Form, toast } from "../components/dialog.tsx";
 import { Notice } from "../components/display.tsx";
+import { ModelsField, modelsIn } from "../models/models-field.tsx";
 import { isSelfOnly, memberRole } from "../rights.ts";
 import { KeySnippet } from "./key-snippet.tsx";
 import type { ListedKey } from "./keys.tsx";
@@ -55,11 +56,7 @@ const CONTROLS: Readonly<Record<FormField, Control>> = {
   daily_budget_usd: { label: "Daily budget", hint: "USD per UTC day", ...BUDGET },
   monthly_budget_usd: { label: "Monthly budget", hint: "USD per UTC month", ...BUDGET },
   budget_includes_byok: { label: "Include calls with your own provider keys in budgets" },
-  allowed_models: {
-    label: "Allowed models",
-    placeholder: "All models",
-    hint: "Model ids separated by commas",
-  },
+  allowed_models: { label: "Allowed models" },
   expires_at: { label: "Expires on", type: "date", hint: "At 00:00 UTC on that day" },
   team_id: { label: "Team" },
   owner_id: { label: "Owner" },
@@ -114,7 +111,12 @@ export function KeyDialog({ edited, onChanged, onClose }: KeyDialogProps) {
             onChange={(budget_includes_byok) => set({ budget_includes_byok })}
           />
         )}
-        <Fields of={["allowed_models", "expires_at"]} {...{ entries, set }} />
+        <ModelsField
+          param="allowed_models"
+          value={entries.allowed_models}
+          onInput={(allowed_models) => set({ allowed_models })}
+        />
+        <Fields of={["expires_at"]} {...{ entries, set }} />
         <Scopes chosen={entries.scopes} onChange={(scopes) => set({ scopes })} />
       </Form>
     </Dialog>
@@ -291,12 +293,6 @@ function bodyOf(entries: Entries, edited: ListedKey | undefined): Partial<WireSe
 function valueIn(field: FormField, kind: keyof SettingKinds, text: string) {
   if (kind === "rate" || kind === "amount") return numberIn(text, CONTROLS[field].label, field);
   return kind === "models" ? modelsIn(text) : text || null;
-}
-
-/** Returns the model ids in a field, or null if the field is empty. */
-export function modelsIn(text: string): readonly string[] | null {
-  const models = text.split(",").flatMap((id) => id.trim() || []);
-  return models.length === 0 ? null : models;
 }
 
 /**

@@ -3,8 +3,9 @@ import { call } from "../../api.ts";
 import { Choice, Field } from "../../components/controls.tsx";
 import { Dialog, Form, toast } from "../../components/dialog.tsx";
 import { titled } from "../../format.ts";
+import { ModelsField, modelsIn } from "../../models/models-field.tsx";
 import { useResource } from "../../resource.ts";
-import { modelsIn, numberIn } from "../key-dialog.tsx";
+import { numberIn } from "../key-dialog.tsx";
 import { Budgets } from "./member-dialog.tsx";
 import type { Team } from "./names.ts";
 
@@ -52,10 +53,11 @@ export function TeamDialog({ edited, onChanged, onClose }: TeamDialogProps) {
           {field("rpm", "Requests per minute", NUMBER)}
           {field("tpm", "Tokens per minute", NUMBER)}
         </div>
-        {field("models", "Allowed models", {
-          placeholder: "All models",
-          hint: "Model ids separated by commas",
-        })}
+        <ModelsField
+          param="allowed_models"
+          value={entries.models}
+          onInput={(models) => set({ models })}
+        />
         <div class="pair">
           <DefinitionChoice
             kind="guardrail"
