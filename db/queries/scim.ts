@@ -1,5 +1,5 @@
 import type { Role, TeamRole } from "../../src/lib/roles.ts";
-import type { DatabaseTransaction } from "../client.ts";
+import type { DatabaseTransaction, SqlFragment } from "../client.ts";
 import { recordChange } from "./changes.ts";
 
 /** A member, as an identity provider sees it. */
@@ -36,12 +36,40 @@ export interface UserLookup {
   readonly externalId?: string | undefined;
 }
 
-/** Returns at most `limit` members that meet all stated conditions, in the order of their ids. */
-export async function findScimUsers(
+export interface ScimPage {
+  readonly limit: number;
+  readonly offset: number;
+}
+
+function usersThat(
   sql: DatabaseTransaction,
   organizationId: string,
   { id, email, externalId }: UserLookup,
-  limit: number,
+): SqlFragment {
+  return sql`m.organization_id = ${organizationId} AND m.deleted_at IS NULL
+    ${id === undefined ? sql`` : sql`AND m.id = ${id}`}
+    ${email === undefined ? sql`` : sql`AND lower(p.email) = lower(${email})`}
+    ${externalId === undefined ? sql`` : sql`AND m.external_id = ${externalId}`}`;
+}
+
+/** Returns the number of members that meet all stated conditions. */
+export async function countScimUsers(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  lookup: UserLookup,
+): Promise<number> {
+  const [row] = await sql<{ total: bigint }[]>`
+    SELECT count(*) AS total FROM members m JOIN people p ON p.id = m.person_id
+    WHERE ${usersThat(sql, organizationId, lookup)}`;
+  return Number(row!.total);
+}
+
+/** Returns a page of the members that meet all stated conditions, in the order of their ids. */
+export async function findScimUsers(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  lookup: UserLookup,
+  { limit, offset }: ScimPage,
 ): Promise<ScimUser[]> {
   const rows = await sql<UserRow[]>`
     SELECT m.id, m.person_id, m.external_id, p.email, p.name, m.role, m.is_active, m.created_at, coalesce((
@@ -52,11 +80,8 @@ export async function findScimUsers(
       WHERE o.person_id = p.id AND o.organization_id <> m.organization_id AND o.deleted_at IS NULL
     ) AS is_managed
     FROM members m JOIN people p ON p.id = m.person_id
-    WHERE m.organization_id = ${organizationId} AND m.deleted_at IS NULL
-      ${id === undefined ? sql`` : sql`AND m.id = ${id}`}
-      ${email === undefined ? sql`` : sql`AND lower(p.email) = lower(${email})`}
-      ${externalId === undefined ? sql`` : sql`AND m.external_id = ${externalId}`}
-    ORDER BY m.id LIMIT ${limit}`;
+    WHERE ${usersThat(sql, organizationId, lookup)}
+    ORDER BY m.id LIMIT ${limit} OFFSET ${offset}`;
   return rows.map((row) => ({
     id: row.id,
     personId: row.person_id,
@@ -113,12 +138,40 @@ export interface ScimGroup {
   readonly createdAtMs: number;
 }
 
-/** Returns at most `limit` teams that meet all stated conditions, in the order of their ids. */
+export interface GroupLookup {
+  readonly id?: string | undefined;
+  readonly name?: string | undefined;
+  readonly externalId?: string | undefined;
+}
+
+function groupsThat(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  { id, name, externalId }: GroupLookup,
+): SqlFragment {
+  return sql`t.organization_id = ${organizationId} AND t.deleted_at IS NULL
+    ${id === undefined ? sql`` : sql`AND t.id = ${id}`}
+    ${name === undefined ? sql`` : sql`AND lower(t.name) = lower(${name})`}
+    ${externalId === undefined ? sql`` : sql`AND t.external_id = ${externalId}`}`;
+}
+
+/** Returns the number of teams that meet all stated conditions. */
+export async function countScimGroups(
+  sql: DatabaseTransaction,
+  organizationId: string,
+  lookup: GroupLookup,
+): Promise<number> {
+  const [row] = await sql<{ total: bigint }[]>`
+    SELECT count(*) AS total FROM teams t WHERE ${groupsThat(sql, organizationId, lookup)}`;
+  return Number(row!.total);
+}
+
+/** Returns a page of the teams that meet all stated conditions, in the order of their ids. */
 export async function findScimGroups(
   sql: DatabaseTransaction,
   organizationId: string,
-  { id, name }: { readonly id?: string | undefined; readonly name?: string | undefined },
-  limit: number,
+  lookup: GroupLookup,
+  { limit, offset }: ScimPage,
 ): Promise<ScimGroup[]> {
   const rows = await sql<
     {
@@ -134,10 +187,8 @@ export async function findScimGroups(
       FROM team_members tm JOIN members m ON m.id = tm.member_id JOIN people p ON p.id = m.person_id
       WHERE tm.team_id = t.id AND m.deleted_at IS NULL
     ), '[]') AS members
-    FROM teams t WHERE t.organization_id = ${organizationId} AND t.deleted_at IS NULL
-      ${id === undefined ? sql`` : sql`AND t.id = ${id}`}
-      ${name === undefined ? sql`` : sql`AND lower(t.name) = lower(${name})`}
-    ORDER BY t.id LIMIT ${limit}`;
+    FROM teams t WHERE ${groupsThat(sql, organizationId, lookup)}
+    ORDER BY t.id LIMIT ${limit} OFFSET ${offset}`;
   return rows.map((row) => ({
     id: row.id,
     externalId: row.external_id,

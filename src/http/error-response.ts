@@ -37,6 +37,8 @@ export function errorEnvelope(error: GatewayError, requestId: string): ErrorEnve
 export interface ClientWire {
   /** Header with the request id, in addition to the gateway's own headers. */
   readonly requestIdHeader: string;
+  /** Media type of errors. Default: application/json. */
+  readonly contentType?: string;
   /** Returns the error that this wire format has for the given one. */
   errorOf(error: GatewayError): GatewayError;
   envelope(error: GatewayError, requestId: string): unknown;
@@ -50,7 +52,7 @@ export function errorResponse(
 ): Response {
   const { status } = ERROR_TABLE[error.code];
   const headers: Record<string, string> = {
-    "content-type": "application/json",
+    "content-type": wire?.contentType ?? "application/json",
     "x-gateway-request-id": requestId,
     "x-request-id": requestId,
     ...(wire !== undefined && { [wire.requestIdHeader]: requestId }),

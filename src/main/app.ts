@@ -106,6 +106,13 @@ function wireBelow(
   for (const [path, wire] of wires) {
     if (wire !== undefined && pathname.startsWith(`${path}/`)) return wireOf(wire, request);
   }
+  // A folder whose paths all have one wire format, such as /scim/v2.
+  for (const [path, wire] of wires) {
+    const folder = path.slice(0, path.lastIndexOf("/") + 1);
+    if (wire === undefined || !pathname.startsWith(folder)) continue;
+    const isOnly = [...wires].every(([one, other]) => other === wire || !one.startsWith(folder));
+    if (isOnly) return wireOf(wire, request);
+  }
   return undefined;
 }
 

@@ -288,3 +288,46 @@ test("bad requests are answered in SCIM's form", async () => {
     expect((await scim("GET", path)).status).toBe(200);
   }
 });
+
+test("unknown addresses, types of roles and long lists of operations are answered in SCIM's form", async () => {
+  const unknown = await scim("GET", "Nothing/1");
+  expect(unknown).toMatchObject({ status: 404, body: { status: "404" } });
+  expect(unknown.body.schemas).toEqual(["urn:ietf:params:scim:api:messages:2.0:Error"]);
+  const user = await addUser({ roles: [{ value: "viewer", type: "access", primary: true }] });
+  expect(user.roles).toEqual([{ value: "viewer", primary: true }]);
+  const operation = { op: "replace", path: "displayName", value: "Ada" };
+  const many = await patch(`Users/${user.id}`, ...Array.from({ length: 1_001 }, () => operation));
+  expect(many).toMatchObject({ status: 413, body: { status: "413" } });
+  const email = uniqueEmail();
+  const named = await addUser({ userName: "ada", emails: [{ value: email, primary: true }] });
+  expect(named.userName).toBe(email);
+});
+
+test("lists are paged, also those of a filter", async () => {
+  const created = [await addUser(), await addUser(), await addUser()];
+  const [all, page, last] = [
+    await scim("GET", "Users?count=1000"),
+    await scim("GET", "Users?startIndex=2&count=2"),
+    await scim("GET", "Users?startIndex=100000&count=2"),
+  ];
+  const total = all.body.totalResults;
+  expect(all.body.Resources).toHaveLength(total);
+  expect(page.body).toMatchObject({ totalResults: total, startIndex: 2 });
+  expect(page.body.Resources.map(({ id }: Json) => id)).toEqual(
+    all.body.Resources.slice(1, 3).map(({ id }: Json) => id),
+  );
+  expect(last.body).toMatchObject({ totalResults: total, Resources: [] });
+  const sorted = await scim("GET", "Users?sortBy=userName&startIndex=2&count=2");
+  expect(sorted.body).toMatchObject({ totalResults: total, startIndex: 2 });
+  expect(sorted.body.Resources).toHaveLength(2);
+  for (const filter of [`id eq "${created[1]!.id}"`, `externalId eq "${created[1]!.externalId}"`]) {
+    const found = await scim("GET", `Users?filter=${encodeURIComponent(filter)}`);
+    expect(found.body).toMatchObject({ totalResults: 1, Resources: [{ id: created[1]!.id }] });
+  }
+  expect((await scim("GET", "Users?count=-1&startIndex=x")).body).toMatchObject({
+    ...{ totalResults: total, startIndex: 1, Resources: [] },
+  });
+  const only = await scim("GET", `Users/${created[0]!.id}?attributes=userName,active`);
+  expect(Object.keys(only.body)).toEqual(expect.arrayContaining(["id", "userName", "active"]));
+  expect(only.body.emails).toBeUndefined();
+});

@@ -2,11 +2,12 @@ import { Type } from "typebox";
 import { authored } from "../../../db/authored.ts";
 import type { Database } from "../../../db/client.ts";
 import { lockMembers } from "../../../db/queries/members.ts";
+import { type ClientWire, ERROR_TABLE } from "../../http/error-response.ts";
 import { publicUrl } from "../../http/request-headers.ts";
 import { organizationOf, type RequestContext, type RouteDefinition } from "../../http/route.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { scimErrorBody, scimWire } from "./scim-errors.ts";
-import { type ScimContext, scimLibrary } from "./scim-resources.ts";
+import { GatewayError } from "../../lib/errors.ts";
+import { MAX_PAGE, type ScimContext, scimLibrary } from "./scim-resources.ts";
 
 interface ScimDependencies {
   readonly sql: Database;
@@ -31,13 +32,35 @@ interface ResourceType {
 
 const BASE = "/scim/v2";
 const CONTENT_TYPE = "application/scim+json";
+const ERROR_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:Error";
+
+/** Returns the body of an error (RFC 7644, section 3.12). */
+function scimErrorBody(status: number, detail: string, scimType?: string | null): object {
+  return {
+    schemas: [ERROR_SCHEMA],
+    status: String(status),
+    ...(scimType != null && scimType !== "" && { scimType }),
+    detail,
+  };
+}
+
+/** The errors that clients of SCIM expect. */
+const scimWire: ClientWire = {
+  requestIdHeader: "x-request-id",
+  contentType: CONTENT_TYPE,
+  errorOf: (error) => error,
+  envelope: (error) => scimErrorBody(ERROR_TABLE[error.code].status, error.message),
+};
+
 const common = {
   tag: "SCIM",
   access: { kind: "scim" },
   wire: scimWire,
 } as const;
-/** Numbers among the query parameters. */
-const NUMBERS = ["startIndex", "count"];
+/** Resources in one answer if the client states no count. */
+const DEFAULT_PAGE = 100;
+/** Operations in one PATCH request. A value of an operation can have any number of members. */
+const MAX_OPERATIONS = 1_000;
 /** Extensions of other schemas are accepted and ignored. */
 const anyObject = Type.Object({}, { additionalProperties: true });
 const OK = { description: "The resource", contentType: CONTENT_TYPE };
@@ -76,7 +99,12 @@ function resourceRoutes(
       ignoresQuery: true,
       responses: { 200: OK },
       handle: (context) =>
-        run(context, 200, (Type, inner) => new Type(undefined, queryOf(context)).read(inner)),
+        run(context, 200, async (Type, inner) => {
+          const query = queryOf(context);
+          const list = await new Type(undefined, query).read(inner);
+          // The library counts from the first resource that it was given.
+          return { ...list, startIndex: query.startIndex };
+        }),
     },
     {
       ...common,
@@ -222,13 +250,23 @@ function withUrls(result: object, base: string): object {
   ) as object;
 }
 
-/** Returns the query parameters in the form of the library. */
-function queryOf({ request }: RequestContext): object {
-  const parameters = [...new URL(request.url).searchParams].map(([name, value]) => {
-    if (NUMBERS.includes(name)) return [name, Number(value)];
-    return [name, name.endsWith("ttributes") ? value.split(",") : value];
-  });
-  return Object.fromEntries(parameters);
+/** Returns the query parameters in the form of the library. Values of startIndex and count that are no page are bounded. */
+function queryOf({ request }: RequestContext): {
+  readonly startIndex: number;
+  readonly count: number;
+} {
+  const parameters = Object.fromEntries(new URL(request.url).searchParams);
+  const { startIndex = "1", count = String(DEFAULT_PAGE) } = parameters;
+  return {
+    ...parameters,
+    startIndex: integerIn(startIndex, 1, Number.MAX_SAFE_INTEGER),
+    count: integerIn(count, 0, MAX_PAGE),
+  };
+}
+
+function integerIn(text: string, min: number, max: number): number {
+  const value = Math.trunc(Number(text));
+  return Number.isNaN(value) ? min : Math.min(Math.max(value, min), max);
 }
 
 /** Returns a PATCH body with operations in lower case. Entra ID sends "Add", and booleans as texts. */
@@ -236,6 +274,10 @@ function withoutCase(body: unknown): object {
   const { Operations: operations, ...rest } = body as { readonly Operations?: unknown };
   if (!Array.isArray(operations)) return body as object;
   const stated = operations as readonly Readonly<Record<string, unknown>>[];
+  if (stated.length > MAX_OPERATIONS) {
+    const message = `A request can have at most ${MAX_OPERATIONS} operations.`;
+    throw new GatewayError("payload_too_large", message);
+  }
   return {
     ...rest,
     Operations: stated.map((operation) => ({

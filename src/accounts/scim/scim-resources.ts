@@ -11,12 +11,15 @@ import {
 import { clearCredentials, findPerson, insertPerson } from "../../../db/queries/people.ts";
 import {
   changeScimPerson,
+  countScimGroups,
+  countScimUsers,
   findScimGroups,
   findScimUsers,
   isUnbound,
   renameTeam,
   replaceTeamMembers,
   type ScimGroup,
+  type ScimPage,
   type ScimUser,
   setExternalId,
 } from "../../../db/queries/scim.ts";
@@ -35,14 +38,23 @@ export interface ScimContext {
   onFailure(error: unknown): void;
 }
 
-/** Members, or teams, that one request can list or filter. */
+/** Members, or teams, in one answer. */
+export const MAX_PAGE = 1_000;
+/** Members, or teams, that a filter other than one of equality, or an order, can read. */
 const MAX_LISTED = 10_000;
+const ONE: ScimPage = { limit: 1, offset: 0 };
 const DEFAULT_ROLE: Role = "developer";
 const EMAIL = /^[^\s@<>,;]+@[^\s@<>,;]+$/;
 
 interface Resource {
   readonly id?: string;
   readonly filter?: ScimFilter;
+  constraints?: {
+    readonly startIndex?: number;
+    readonly count?: number;
+    readonly sortBy?: string;
+    readonly totalResults?: number;
+  };
 }
 
 /** A parsed filter: alternatives, each an object of conditions by attribute, such as `{userName: ["eq", "ada"]}`. */
@@ -102,7 +114,7 @@ function declareResources(scim: Library): void {
   const groups = new ScimGroups(fail);
   scim.Config.set({
     patch: true,
-    filter: MAX_LISTED,
+    filter: MAX_PAGE,
     sort: true,
     authenticationSchemes: [
       {
@@ -112,6 +124,13 @@ function declareResources(scim: Library): void {
       },
     ],
   } as never);
+  // RFC 7643 names no types of roles. The library's empty list of them would reject every type.
+  for (const name of ["roles.type", "entitlements.type", "x509Certificates.type"]) {
+    const attribute = scim.Schemas.User.definition.attribute(name) as unknown as {
+      config: { canonicalValues: unknown };
+    };
+    attribute.config.canonicalValues = false;
+  }
   scim.Resources.declare(scim.Resources.User, {
     basepath: "/scim/v2",
     ingress: guarded((resource: Resource, data: UserInput, context: ScimContext) =>
@@ -142,15 +161,19 @@ class ScimUsers {
     this.#fail = fail;
   }
 
-  async read({ id, filter }: Resource, { sql, organizationId }: ScimContext): Promise<object> {
-    const [email, externalId] = [equalTo(filter, "userName"), equalTo(filter, "externalId")];
-    const lookup = { id, email, externalId };
-    const found = await findScimUsers(sql, organizationId, lookup, MAX_LISTED);
-    if (id === undefined) {
-      const shapes = found.map(userShape);
-      return filter === undefined ? shapes : filter.match(shapes);
-    }
-    return userShape(this.#assertFound(found[0], id));
+  async read(resource: Resource, context: ScimContext): Promise<object> {
+    const { id, filter } = resource;
+    const { sql, organizationId } = context;
+    if (id !== undefined) return userShape(this.#assertFound(await this.#find(id, context), id));
+    const lookup = {
+      id: equalTo(filter, "id"),
+      email: equalTo(filter, "userName"),
+      externalId: equalTo(filter, "externalId"),
+    };
+    return listed(resource, lookup, userShape, {
+      count: () => countScimUsers(sql, organizationId, lookup),
+      find: (page) => findScimUsers(sql, organizationId, lookup, page),
+    });
   }
 
   async write({ id }: Resource, data: UserInput, context: ScimContext): Promise<object> {
@@ -186,7 +209,7 @@ class ScimUsers {
 
   async #create(email: string, name: string, context: ScimContext): Promise<string> {
     const { sql, organizationId, nowMs } = context;
-    const [present] = await findScimUsers(sql, organizationId, { email }, 1);
+    const [present] = await findScimUsers(sql, organizationId, { email }, ONE);
     if (present !== undefined) {
       throw this.#fail(409, "uniqueness", `A member with the address ${email} exists already.`);
     }
@@ -251,7 +274,7 @@ class ScimUsers {
   }
 
   async #find(id: string, { sql, organizationId }: ScimContext): Promise<ScimUser | undefined> {
-    const [user] = await findScimUsers(sql, organizationId, { id }, 1);
+    const [user] = await findScimUsers(sql, organizationId, { id }, ONE);
     return user;
   }
 
@@ -273,14 +296,21 @@ class ScimGroups {
     this.#fail = fail;
   }
 
-  async read({ id, filter }: Resource, { sql, organizationId }: ScimContext): Promise<object> {
-    const lookup = { id, name: equalTo(filter, "displayName") };
-    const found = await findScimGroups(sql, organizationId, lookup, MAX_LISTED);
-    if (id === undefined) {
-      const shapes = found.map(groupShape);
-      return filter === undefined ? shapes : filter.match(shapes);
+  async read(resource: Resource, { sql, organizationId }: ScimContext): Promise<object> {
+    const { id, filter } = resource;
+    if (id !== undefined) {
+      const [group] = await findScimGroups(sql, organizationId, { id }, ONE);
+      return groupShape(this.#assertFound(group, id));
     }
-    return groupShape(this.#assertFound(found[0], id));
+    const lookup = {
+      id: equalTo(filter, "id"),
+      name: equalTo(filter, "displayName"),
+      externalId: equalTo(filter, "externalId"),
+    };
+    return listed(resource, lookup, groupShape, {
+      count: () => countScimGroups(sql, organizationId, lookup),
+      find: (page) => findScimGroups(sql, organizationId, lookup, page),
+    });
   }
 
   async write({ id }: Resource, data: GroupInput, context: ScimContext): Promise<object> {
@@ -308,7 +338,7 @@ class ScimGroups {
     if (!(await replaceTeamMembers(sql, { organizationId, teamId }, members))) {
       throw this.#fail(400, "invalidValue", "One of the members does not exist.");
     }
-    const [group] = await findScimGroups(sql, organizationId, { id: teamId }, 1);
+    const [group] = await findScimGroups(sql, organizationId, { id: teamId }, ONE);
     return groupShape(this.#assertFound(group, teamId));
   }
 
@@ -331,7 +361,7 @@ class ScimGroups {
       await insertTeam(sql, team, limits);
       return;
     }
-    const [group] = await findScimGroups(sql, organizationId, { id }, 1);
+    const [group] = await findScimGroups(sql, organizationId, { id }, ONE);
     this.#assertFound(group, id);
     await renameTeam(sql, id, name);
   }
@@ -340,6 +370,34 @@ class ScimGroups {
     if (group === undefined) throw this.#fail(404, null, `There is no group ${id}.`);
     return group;
   }
+}
+
+interface Source<Value> {
+  count(): Promise<number>;
+  find(page: ScimPage): Promise<readonly Value[]>;
+}
+
+/**
+ * Returns the resources of a list. The database finds the page of a list that is not sorted, and not filtered except by
+ * equality. For others it reads all resources up to a bound, and the library filters, sorts and pages them.
+ */
+async function listed<Value>(
+  resource: Resource,
+  lookup: Readonly<Record<string, string | undefined>>,
+  shapeOf: (value: Value) => object,
+  { count, find }: Source<Value>,
+): Promise<object[]> {
+  const { filter, constraints: { startIndex = 1, count: limit = MAX_PAGE, sortBy } = {} } =
+    resource;
+  const isFound = Object.values(lookup).some((value) => value !== undefined);
+  if (sortBy === undefined && (filter === undefined || isFound)) {
+    const page = await find({ limit, offset: startIndex - 1 });
+    // The page begins with the first resource that the library gets.
+    resource.constraints = { count: limit, startIndex: 1, totalResults: await count() };
+    return page.map(shapeOf);
+  }
+  const shapes = (await find({ limit: MAX_LISTED, offset: 0 })).map(shapeOf);
+  return filter === undefined ? shapes : filter.match(shapes);
 }
 
 /** Returns the value of a filter that is only `attribute eq "value"`. Others read all resources. */
