@@ -137,6 +137,10 @@ export function changeTeam(
   const { organizationId } = periods;
   const { settings, limits, newBudgetId, nowMs } = changed;
   return sql.begin(async (transaction) => {
+    // Two teams that take each other's names would wait for each other.
+    if (settings.name !== undefined) {
+      await transaction`SELECT pg_advisory_xact_lock(hashtextextended(${`team names ${organizationId}`}, 0))`;
+    }
     const locked = await transaction`
       SELECT 1 FROM teams WHERE id = ${id} AND organization_id = ${organizationId}
         AND deleted_at IS NULL FOR UPDATE`;

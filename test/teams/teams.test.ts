@@ -99,6 +99,20 @@ describe("teams", () => {
     await createTeam({ name: "research" });
   });
 
+  test("teams that take each other's names at the same time are renamed or told that a name is taken", async () => {
+    const { body: one } = await manage("POST", "teams", { name: "swapped 1" });
+    const { body: other } = await manage("POST", "teams", { name: "swapped 2" });
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, index) => [
+        manage("PATCH", `teams/${one.id}`, { name: index % 2 === 0 ? "swapped 2" : "swapped 1" }),
+        manage("PATCH", `teams/${other.id}`, { name: index % 2 === 0 ? "swapped 1" : "swapped 2" }),
+      ]).flat(),
+    );
+    for (const { status, body } of answers) {
+      expect([200, 409], JSON.stringify(body)).toContain(status);
+    }
+  });
+
   test("with keys are not deleted, and no key gets a team or owner that is deleted or another organization's", async () => {
     const team = await createTeam();
     const { id } = await createKey({ team_id: team.id });
