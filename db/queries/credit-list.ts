@@ -1,7 +1,9 @@
+import type { TransactionKind } from "../../src/lib/transaction-kinds.ts";
 import type { Quantities } from "../../src/lib/usage.ts";
 import { type Database, type DatabaseTransaction, inOneSnapshot } from "../client.ts";
 import { orgAccountId } from "../ledger/rows.ts";
-import { sequenceSpan, type TimeSpan } from "./transaction-span.ts";
+import { searchTransactions } from "./transaction-search.ts";
+import { type SequenceSpan, sequenceSpan, type TimeSpan } from "./transaction-span.ts";
 
 interface CreditTotals {
   readonly balanceNano: bigint;
@@ -22,23 +24,34 @@ export async function creditTotals(
   );
 }
 
-export interface TransactionListing extends TimeSpan {
+export interface TransactionFilter extends TimeSpan {
   readonly organizationId: string;
   readonly type: string | undefined;
   readonly keyId?: string | undefined;
   readonly model?: string | undefined;
+  /** An id of a transaction or request, or a part of the description of a transaction that is no charge. */
+  readonly search?: string | undefined;
+}
+
+export interface TransactionListing extends TransactionFilter {
   readonly limit: number;
   readonly offset: number;
 }
 
 export interface ListedTransaction {
   readonly id: string;
+  readonly sequence: bigint;
   readonly type: string;
+  readonly kind: TransactionKind;
   readonly amountNano: bigint;
+  /** Part of a charge that is the plan's fee. Null: not recorded. */
+  readonly feeNano: bigint | null;
   readonly balanceAfterNano: bigint;
   readonly description: string;
   readonly model: string | null;
   readonly requestId: string | null;
+  /** The request whose charge a refund gives back. */
+  readonly refundedRequestId: string | null;
   readonly keyId: string | null;
   readonly provider: string | null;
   readonly promptTokens: number | null;
@@ -73,8 +86,8 @@ export function listTransactions(
   sql: Database,
   listing: TransactionListing,
 ): Promise<TransactionPage> {
-  const { type, keyId, model, fromMs, beforeMs } = listing;
-  const others = [keyId, model, fromMs, beforeMs];
+  const { type, keyId, model, search, fromMs, beforeMs } = listing;
+  const others = [keyId, model, search, fromMs, beforeMs];
   if (others.every((filter) => filter === undefined)) {
     if (type === undefined) return listAll(sql, listing);
     if (type === USAGE) return inOneSnapshot(sql, (snapshot) => listUsage(snapshot, listing));
@@ -115,11 +128,11 @@ async function listAll(sql: Database, listing: TransactionListing): Promise<Tran
   const total = last?.sequence ?? 0n;
   const first = total - BigInt(offset);
   const rows = await sql<TransactionRow[]>`
-    SELECT ${columns(sql)} FROM (
-      SELECT * FROM transactions
+    SELECT ${columns(sql)}, ${recorded(sql)} FROM (
+      SELECT sequence FROM transactions
       WHERE organization_id = ${organizationId} AND sequence <= ${first.toString()}::bigint
       ORDER BY sequence DESC LIMIT ${limit}
-    ) page ORDER BY sequence DESC`;
+    ) page ${ofLedger(sql, organizationId)}`;
   return {
     transactions: rows.map(listedTransaction),
     total: Number(total),
@@ -146,11 +159,7 @@ async function listMatching(
   listing: TransactionListing,
 ): Promise<TransactionPage> {
   const { keyId, model, offset } = listing;
-  const sequences = matchingSequences(
-    snapshot,
-    listing,
-    await sequenceSpan(snapshot, listing.organizationId, listing),
-  );
+  const sequences = matchingSequences(snapshot, listing, await readBounds(snapshot, listing));
   const page = await readPage(snapshot, listing, sequences);
   const seen = offset + page.transactions.length;
   const isWhole = !page.hasMore && (page.transactions.length > 0 || offset === 0);
@@ -168,14 +177,28 @@ const USAGE = "usage";
 /** Returns the numbers of the first matching transactions, newest first. */
 type Sequences = (atMost: number) => ReturnType<typeof ofType>;
 
+interface SequenceBounds extends Partial<SequenceSpan> {
+  /** Numbers among which the matches are. Undefined: any. */
+  readonly found?: readonly bigint[] | undefined;
+}
+
+async function readBounds(
+  snapshot: DatabaseTransaction,
+  filter: TransactionFilter,
+): Promise<SequenceBounds> {
+  const span = await sequenceSpan(snapshot, filter.organizationId, filter);
+  if (filter.search === undefined) return span;
+  const found = await searchTransactions(snapshot, filter.organizationId, filter.search, span);
+  return { ...span, found };
+}
+
 /**
  * Times are compared in a form that no index serves, because an index in order finds the span of numbers.
  */
-
 function matchingSequences(
   snapshot: DatabaseTransaction,
-  { organizationId, type, keyId, model, fromMs, beforeMs }: TransactionListing,
-  { from, before }: { readonly from?: bigint | undefined; readonly before?: bigint | undefined },
+  { organizationId, type, keyId, model, fromMs, beforeMs }: TransactionFilter,
+  { from, before, found }: SequenceBounds,
 ): Sequences {
   const none = snapshot``;
   return (atMost) => snapshot`
@@ -183,6 +206,7 @@ function matchingSequences(
       ${keyId === undefined ? none : snapshot`AND key_id = ${keyId}`}
       ${ofType(snapshot, type)}
       ${model === undefined ? none : snapshot`AND model = ${model}`}
+      ${found === undefined ? none : snapshot`AND sequence = ANY (${found.map(String)}::bigint[])`}
       ${from === undefined ? none : snapshot`AND sequence >= ${from.toString()}::bigint`}
       ${before === undefined ? none : snapshot`AND sequence < ${before.toString()}::bigint`}
       ${fromMs === undefined ? none : snapshot`AND created_at - ${new Date(fromMs)}::timestamptz >= interval '0'`}
@@ -205,38 +229,54 @@ async function readPage(
   sequences: Sequences,
 ): Promise<Omit<TransactionPage, "total">> {
   const rows = await snapshot<TransactionRow[]>`
-    SELECT ${columns(snapshot)} FROM (
-      SELECT of_page.* FROM (
-        SELECT sequence FROM (${sequences(offset + limit + 1)}) first_ones
-        ORDER BY sequence DESC OFFSET ${offset}
-      ) page
-      JOIN transactions of_page
-        ON of_page.organization_id = ${organizationId} AND of_page.sequence = page.sequence
-    ) page ORDER BY sequence DESC`;
+    SELECT ${columns(snapshot)}, ${recorded(snapshot)} FROM (
+      SELECT sequence FROM (${sequences(offset + limit + 1)}) first_ones
+      ORDER BY sequence DESC OFFSET ${offset}
+    ) page ${ofLedger(snapshot, organizationId)}`;
   return {
     transactions: rows.slice(0, limit).map(listedTransaction),
     hasMore: rows.length > limit,
   };
 }
 
+/** Reads the transactions `t` of a page of numbers, newest first. */
+function ofLedger(sql: Database | DatabaseTransaction, organizationId: string) {
+  return sql`JOIN transactions t
+    ON t.organization_id = ${organizationId} AND t.sequence = page.sequence
+    ORDER BY page.sequence DESC`;
+}
+
 function columns(sql: Database | DatabaseTransaction) {
-  return sql`id, type, amount_nano, balance_after_nano, description, model, request_id, key_id,
-    provider, prompt_tokens, completion_tokens, estimated, cached_prompt_tokens, reasoning_tokens,
-    quantities, latency_ms, status, details ->> 'user' AS user_name, details ->> 'session_id' AS session_id,
-    CASE WHEN sum(octet_length(details::text)) OVER (ORDER BY sequence DESC) > ${MAX_RECORDED_BYTES}::bigint
-      AND details ?| ARRAY['trace', 'metadata'] THEN NULL
-      ELSE jsonb_build_object('trace', details -> 'trace', 'metadata', details -> 'metadata')
-    END AS recorded, created_at`;
+  return sql`t.id, t.sequence, t.type, t.amount_nano, t.fee_nano, t.balance_after_nano, t.description, t.model,
+    t.request_id, t.key_id, t.provider, t.prompt_tokens, t.completion_tokens, t.estimated,
+    t.cached_prompt_tokens, t.reasoning_tokens, t.quantities, t.latency_ms, t.status,
+    t.details ->> 'user' AS user_name, t.details ->> 'session_id' AS session_id, t.created_at,
+    CASE t.type WHEN 'usage' THEN 'charge' ELSE transaction_kind(t) END AS kind,
+    CASE WHEN t.type = 'refund' THEN coalesce(t.refunded_request_id,
+      'req_' || substring(t.description FROM '^Refund of txn_([0-9a-f]+)$')) END AS refunded_request_id`;
+}
+
+/** Traces and metadata, as far as the page has space for them. */
+function recorded(sql: Database | DatabaseTransaction) {
+  return sql`
+    CASE WHEN sum(octet_length(t.details::text)) OVER (ORDER BY t.sequence DESC) > ${MAX_RECORDED_BYTES}::bigint
+      AND t.details ?| ARRAY['trace', 'metadata'] THEN NULL
+      ELSE jsonb_build_object('trace', t.details -> 'trace', 'metadata', t.details -> 'metadata')
+    END AS recorded`;
 }
 
 interface TransactionRow {
   readonly id: string;
+  readonly sequence: bigint;
   readonly type: string;
+  readonly kind: TransactionKind;
   readonly amount_nano: bigint;
+  readonly fee_nano: bigint | null;
   readonly balance_after_nano: bigint;
   readonly description: string;
   readonly model: string | null;
   readonly request_id: string | null;
+  readonly refunded_request_id: string | null;
   readonly key_id: string | null;
   readonly provider: string | null;
   readonly prompt_tokens: bigint | null;
@@ -249,19 +289,23 @@ interface TransactionRow {
   readonly status: number | null;
   readonly user_name: string | null;
   readonly session_id: string | null;
-  readonly recorded: RecordedObjects | null;
+  readonly recorded?: RecordedObjects | null;
   readonly created_at: Date;
 }
 
 function listedTransaction(row: TransactionRow): ListedTransaction {
   return {
     id: row.id,
+    sequence: row.sequence,
     type: row.type,
+    kind: row.kind,
     amountNano: row.amount_nano,
+    feeNano: row.fee_nano,
     balanceAfterNano: row.balance_after_nano,
     description: row.description,
     model: row.model,
     requestId: row.request_id,
+    refundedRequestId: row.refunded_request_id,
     keyId: row.key_id,
     provider: row.provider,
     promptTokens: numberOf(row.prompt_tokens),
@@ -276,6 +320,42 @@ function listedTransaction(row: TransactionRow): ListedTransaction {
     sessionId: row.session_id,
     recorded: row.recorded ?? undefined,
     createdAtMs: row.created_at.getTime(),
+  };
+}
+
+/** Transactions of an export, in pages. */
+export interface TransactionExport {
+  /** True if more than `most` transactions can match. Exports with a filter besides the time are not checked. */
+  readonly isTooLong: boolean;
+  /** Returns the newest matching transactions before a number, without traces and metadata. */
+  read(before: bigint | undefined, limit: number): Promise<ListedTransaction[]>;
+}
+
+/** Prepares an export of transactions, newest first. Each page is read by itself: no transaction stays open. */
+export async function exportTransactions(
+  sql: Database,
+  filter: TransactionFilter,
+  most: number,
+): Promise<TransactionExport> {
+  const { organizationId, type, keyId, model, search } = filter;
+  const { bounds, last } = await inOneSnapshot(sql, async (snapshot) => {
+    const [row] = await snapshot<{ sequence: bigint | null }[]>`
+      SELECT max(sequence) AS sequence FROM transactions WHERE organization_id = ${organizationId}`;
+    return { bounds: await readBounds(snapshot, filter), last: row?.sequence ?? 0n };
+  });
+  const end = bounds.before ?? last + 1n;
+  const isFiltered = [type, keyId, model, search].some((value) => value !== undefined);
+  return {
+    isTooLong: !isFiltered && end - (bounds.from ?? 1n) > BigInt(most),
+    read: (before = end, limit) =>
+      inOneSnapshot(sql, async (snapshot) => {
+        await snapshot`SET LOCAL plan_cache_mode = force_custom_plan`;
+        const sequences = matchingSequences(snapshot, filter, { ...bounds, before });
+        const rows = await snapshot<TransactionRow[]>`
+          SELECT ${columns(snapshot)} FROM (${sequences(limit)}) page
+          ${ofLedger(snapshot, organizationId)}`;
+        return rows.map(listedTransaction);
+      }),
   };
 }
 

@@ -159,20 +159,6 @@ export async function keepReceipt(sql: Database, id: string, url: string): Promi
   await sql`UPDATE payment_intents SET receipt_url = ${url} WHERE id = ${id} AND receipt_url IS NULL`;
 }
 
-/** Returns the URLs of receipts by transaction id. Transactions without a receipt are left out. */
-export async function receiptsOf(
-  sql: Database,
-  organizationId: string,
-  transactionIds: readonly string[],
-): Promise<ReadonlyMap<string, string>> {
-  if (transactionIds.length === 0) return new Map();
-  const rows = await sql<{ transaction_id: string; receipt_url: string }[]>`
-    SELECT transaction_id, receipt_url FROM payment_intents
-    WHERE transaction_id = ANY(${sql.array([...transactionIds])}::text[])
-      AND organization_id = ${organizationId} AND receipt_url IS NOT NULL`;
-  return new Map(rows.map((row) => [row.transaction_id, row.receipt_url]));
-}
-
 export interface PaymentFailure {
   readonly id: string;
   readonly reason: string;

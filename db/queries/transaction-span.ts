@@ -7,7 +7,7 @@ export interface TimeSpan {
 }
 
 /** A time span in numbers of transactions. */
-interface SequenceSpan {
+export interface SequenceSpan {
   readonly from: bigint | undefined;
   readonly before: bigint | undefined;
 }

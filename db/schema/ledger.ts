@@ -248,32 +248,43 @@ export const commitMarks = pgTable(
  * the held amounts, so it carries the order out. A refund that was ordered over HTTP has a row too, for its idempotency
  * key; it is done from the start.
  */
-export const creditCommands = pgTable("credit_commands", {
-  /** Derived from the idempotency key if the order has one, so that it is given once. */
-  id: text("id").primaryKey(),
-  organizationId: text("organization_id").notNull(),
-  /** `adjustment`, `credit-limit` or `refund`. */
-  kind: text("kind").notNull().default("adjustment"),
-  /**
-   * Amount of an adjustment. For a credit limit, an amount that no balance covers, so that it cannot be posted by
-   * mistake.
-   */
-  amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
-  /** New credit limit. Null: no limit. */
-  creditLimitNano: bigint("credit_limit_nano", { mode: "bigint" }),
-  description: text("description").notNull(),
-  createdAt: timestamp("created_at", { withTimezone: true })
-    .notNull()
-    .default(sql`clock_timestamp()`),
-  doneAt: timestamp("done_at", { withTimezone: true }),
-  transactionId: text("transaction_id"),
-  /** Error code of a rejected order. */
-  refusedCode: text("refused_code"),
-  /** Author of the order, for the audit log. Another process may carry it out. */
-  author: jsonb("author").default(sql`nullif(current_setting('gateway.author', true), '')::jsonb`),
-  /** The credit limit that it replaced. */
-  limitBeforeNano: bigint("limit_before_nano", { mode: "bigint" }),
-});
+export const creditCommands = pgTable(
+  "credit_commands",
+  {
+    /** Derived from the idempotency key if the order has one, so that it is given once. */
+    id: text("id").primaryKey(),
+    organizationId: text("organization_id").notNull(),
+    /** `adjustment`, `credit-limit` or `refund`. */
+    kind: text("kind").notNull().default("adjustment"),
+    /**
+     * Amount of an adjustment. For a credit limit, an amount that no balance covers, so that it cannot be posted by
+     * mistake.
+     */
+    amountNano: bigint("amount_nano", { mode: "bigint" }).notNull(),
+    /** New credit limit. Null: no limit. */
+    creditLimitNano: bigint("credit_limit_nano", { mode: "bigint" }),
+    description: text("description").notNull(),
+    createdAt: timestamp("created_at", { withTimezone: true })
+      .notNull()
+      .default(sql`clock_timestamp()`),
+    doneAt: timestamp("done_at", { withTimezone: true }),
+    transactionId: text("transaction_id"),
+    /** Error code of a rejected order. */
+    refusedCode: text("refused_code"),
+    /** Author of the order, for the audit log. Another process may carry it out. */
+    author: jsonb("author").default(
+      sql`nullif(current_setting('gateway.author', true), '')::jsonb`,
+    ),
+    /** The credit limit that it replaced. */
+    limitBeforeNano: bigint("limit_before_nano", { mode: "bigint" }),
+  },
+  (table) => [
+    /** Finds the order of a transaction. */
+    index("credit_commands_transaction")
+      .on(table.transactionId)
+      .where(sql`transaction_id IS NOT NULL`),
+  ],
+);
 
 /**
  * One call under an idempotency key: running while `status` is null, then its stored result for 24 h.

@@ -170,6 +170,10 @@ export const paymentRefunds = pgTable(
   },
   (table) => [
     index("payment_refunds_of_intent").on(table.intentId),
+    index("payment_refunds_order").on(table.orderId),
+    index("payment_refunds_returned")
+      .on(table.returnedTransactionId)
+      .where(sql`returned_transaction_id IS NOT NULL`),
     index("payment_refunds_open").on(table.nextLookAt).where(sql`state IN ('ordered', 'pending')`),
   ],
 );

@@ -141,6 +141,7 @@ export const ERROR_TABLE: Readonly<Record<ErrorCode, ErrorEntry>> = {
   media_not_found: entry(404, "not_found_error"),
   organization_not_found: entry(404, "not_found_error"),
   transaction_not_found: entry(404, "not_found_error"),
+  statement_not_found: entry(404, "not_found_error"),
   job_not_found: entry(404, "not_found_error"),
   webhook_not_found: entry(404, "not_found_error"),
   alert_channel_not_found: entry(404, "not_found_error"),

@@ -53,6 +53,7 @@ export type ErrorCode =
   | "media_not_found"
   | "organization_not_found"
   | "transaction_not_found"
+  | "statement_not_found"
   | "job_not_found"
   | "webhook_not_found"
   | "alert_channel_not_found"

@@ -20,8 +20,11 @@ import { teamRoutes } from "../accounts/teams/routes.ts";
 import { Teams } from "../accounts/teams/teams.ts";
 import { alertChannelRoutes } from "../alerts/routes.ts";
 import { creditRoutes } from "../billing/credits/routes.ts";
+import { transactionRoutes } from "../billing/credits/transaction-routes.ts";
+import { paymentRoutes } from "../billing/payment-list/routes.ts";
 import { billingRoutes } from "../billing/payment-methods/routes.ts";
 import { requestRoutes } from "../billing/requests/routes.ts";
+import { statementRoutes } from "../billing/statements/routes.ts";
 import { subscriptionRoutes } from "../billing/subscriptions/routes.ts";
 import { Subscriptions } from "../billing/subscriptions/subscriptions.ts";
 import { gatewayUsageRoutes } from "../billing/usage/gateway-routes.ts";
@@ -29,6 +32,7 @@ import { usageRoutes } from "../billing/usage/routes.ts";
 import type { ObjectServices } from "../dashboard/objects/object-access.ts";
 import { type DashboardDependencies, dashboardRoutes } from "../dashboard/routes.ts";
 import type { Offers } from "../dashboard/settings.ts";
+import { CsvExports } from "../http/csv.ts";
 import { openApiDocument } from "../http/openapi.ts";
 import type { RouteDefinition } from "../http/route.ts";
 import { documentationRoutes } from "../http/system/documentation/routes.ts";
@@ -63,6 +67,7 @@ export function mountedRoutes(
   const definitionsOf = (kind: "preset" | "guardrail") =>
     new DefinitionService({ sql, clock, cache: definitions }, kind);
   const members = new Members({ sql, clock });
+  const exports = new CsvExports(clock);
   const routes: RouteDefinition[] = [
     ...services.routes,
     ...modelRoutes(new ModelCatalogue(services)),
@@ -77,11 +82,14 @@ export function mountedRoutes(
     ...identityProviderRoutes(dashboard.identityProviders),
     ...scimRoutes({ sql, clock, publicUrl }),
     ...creditRoutes({ sql, replenish: billing.replenish }),
+    ...transactionRoutes({ sql, exports }),
+    ...statementRoutes(sql),
+    ...paymentRoutes(sql),
     ...billingRoutes({ ...billing, publicUrl }),
     ...subscriptionRoutes(
       new Subscriptions({ sql, clock, organizations: world.organizations, ...billing }),
     ),
-    ...requestRoutes(sql),
+    ...requestRoutes({ sql, exports }),
     ...usageRoutes(sql),
     ...gatewayUsageRoutes(sql),
     ...auditRoutes(sql),

@@ -127,9 +127,10 @@ browserTest("a card pays once, one that declines pays nothing, and says so", asy
   await pressInDialog("Pay $30.00");
   await said("Added $30.00 to the balance.");
   await balanceIs("$65.00");
-  const paid = page.getByRole("table", { name: "Top-ups" }).locator("tbody tr");
-  await paid.nth(1).waitFor();
-  expect(await paid.allInnerTexts()).toHaveLength(2);
+  const payments = page.getByRole("table", { name: "Payments" }).locator("tbody tr");
+  await payments.nth(2).waitFor();
+  expect(await payments.filter({ hasText: "Paid" }).count()).toBe(2);
+  expect(await payments.filter({ hasText: "Your card was declined." }).count()).toBe(1);
 });
 
 browserTest("a payment whose answer is lost is looked up, and not made again", async () => {

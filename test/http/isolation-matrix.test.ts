@@ -127,6 +127,9 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
     filtered(() => "type=usage"),
     filtered(({ key }) => `key_id=${key}`),
     filtered(({ model }) => `model=${encodeURIComponent(model)}`),
+    filtered(({ transaction }) => `search=${transaction}`),
+    filtered(({ request }) => `search=${request}&format=csv`),
+    filtered(() => "format=csv"),
   ],
   "PATCH /v1/credits": [naming(({ method }) => ({ payment_method_id: method }))],
   "POST /v1/credits/topup": [
@@ -136,6 +139,9 @@ const ROWS: Readonly<Record<string, typeof NONE | readonly Call[]>> = {
   "POST /v1/billing/payment_methods": NONE,
   "PATCH /v1/billing/payment_methods/{id}": [at("method", { is_default: true })],
   "DELETE /v1/billing/payment_methods/{id}": [at("method")],
+  "GET /v1/billing/payments": [LIST],
+  "GET /v1/billing/statements": [LIST],
+  "GET /v1/billing/statements/{month}": [{ path: { month: "month" } }],
   // Of the payer, who has the id of the payment.
   "GET /v1/billing/test_payments/{id}/{token}": NONE,
   "POST /v1/billing/test_payments/{id}/{token}": NONE,

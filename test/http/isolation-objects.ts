@@ -33,7 +33,8 @@ export type ObjectKind =
   | "providerKey"
   | "method"
   | "request"
-  | "transaction";
+  | "transaction"
+  | "month";
 
 export interface IsolationGateway extends TuningGateway {
   readonly stranger: PreparedOrganization;
@@ -45,6 +46,14 @@ export interface IsolationGateway extends TuningGateway {
 export const MARK = "zebrafinch";
 const CACHED = { "x-gateway-cache": "on" };
 export const CHAT = { model: "sandbox/chat", messages: [{ role: "user", content: MARK }] };
+
+/** Makes the organization older than the others. Returns a month (YYYY-MM) of which it alone has a statement. */
+async function olderMonth({ sql, organizationId }: TuningGateway): Promise<string> {
+  const [row] = await sql<{ month: string }[]>`
+    UPDATE organizations SET created_at = created_at - interval '2 months' WHERE id = ${organizationId}
+    RETURNING to_char(created_at AT TIME ZONE 'UTC', 'YYYY-MM') AS month`;
+  return row!.month;
+}
 
 /** A gateway whose first organization has an object of every kind; the stranger has its two keys. */
 export async function startIsolationGateway(
@@ -150,6 +159,7 @@ export async function startIsolationGateway(
       method: method.id,
       request,
       transaction: transactions[0].id,
+      month: await olderMonth(gateway),
     },
     async stop() {
       await gateway.stop();

@@ -534,6 +534,10 @@ async function recordMoney(recorder: Recorder): Promise<void> {
   });
   await recorder.record("credits.retrieve");
   await recorder.record("credits.transactions.list");
+  await recorder.record("billing.payments.list");
+  const statements = await recorder.record("billing.statements.list");
+  const months = [statements.data[0].month as string];
+  await recorder.record("billing.statements.retrieve", { ids: months });
   await recorder.call("credits.update", { body: { auto_replenish: false } });
   await recorder.record("billing.subscription.update", { body: { plan: "byok" } });
   await recorder.record("billing.subscription.retrieve");

@@ -138,7 +138,15 @@ describe("GET /v1/credits/transactions", () => {
     }
     for (const other of data.filter(({ type }) => type !== "usage")) {
       expect(Object.keys(other).sort()).toEqual(
-        ["id", "type", "amount_usd", "balance_after_usd", "description", "created_at"].sort(),
+        [
+          "id",
+          "type",
+          "kind",
+          "amount_usd",
+          "balance_after_usd",
+          "description",
+          "created_at",
+        ].sort(),
       );
     }
   });

@@ -52,6 +52,7 @@ const OBJECTS: Readonly<Record<string, ObjectKind>> = {
   members: "member",
   invitations: "invitation",
   payment_methods: "method",
+  statements: "month",
   requests: "request",
   provider_keys: "providerKey",
   guardrails: "guardrail",

@@ -108,9 +108,9 @@ describe("GET /v1/usage", () => {
 
   test("has the teams and members in CSV", async () => {
     const lines = (await (await ask("group_by=team,member&format=csv")).text()).split("\r\n");
-    expect(lines[0]).toStartWith("date,team_id,member_id,requests,");
-    expect(lines[1]).toContain(",,,1,");
-    expect(lines[4]).toContain(`,${teams[1]},${member},4,`);
+    expect(lines[0]).toStartWith("date,team_id,team_name,member_id,member_name,requests,");
+    expect(lines[1]).toContain(",,,,,1,");
+    expect(lines[4]).toMatch(new RegExp(`,${teams[1]},[^,]+,${member},[^,]*,4,`));
   });
 
   test.each(["group_by=team,user", "group_by=tag,member", "group_by=team,team"])(

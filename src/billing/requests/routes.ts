@@ -1,21 +1,31 @@
 import { Type } from "typebox";
 import type { Database } from "../../../db/client.ts";
+import { findKeyNames } from "../../../db/queries/object-names.ts";
 import {
   findRequest,
   findRequestPosition,
   type ListedRequest,
   listRequests,
+  type RequestPage,
   type ShownRequest,
 } from "../../../db/queries/requests.ts";
+import { type CsvExports, type CsvRow, csvResponse } from "../../http/csv.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import { shownKeys } from "../../http/limited-keys.ts";
-import { type Access, nullable, type RouteDefinition, route } from "../../http/route.ts";
+import {
+  type Access,
+  nullable,
+  type RequestContext,
+  type RouteDefinition,
+  route,
+} from "../../http/route.ts";
 import { type TimeSpanQuery, timeSpan, timeSpanFields } from "../../http/time-span.ts";
 import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import { GatewayError } from "../../lib/errors.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { shownQuantities } from "../../lib/usage.ts";
 import { isoTime } from "../../lib/utc-time.ts";
+import { formatField, isPage, KEY_NAME_COLUMNS, keyNameCells } from "../export-columns.ts";
 
 const MAX_PAGE = 200;
 const DEFAULT_PAGE = 50;
@@ -37,6 +47,7 @@ const requestsQuery = Type.Object(
       Type.String({ minLength: 1, maxLength: 128, description: "Id of a request." }),
     ),
     limit: Type.Optional(Type.Integer({ minimum: 1, maximum: MAX_PAGE, default: DEFAULT_PAGE })),
+    format: formatField,
   },
   { additionalProperties: false },
 );
@@ -52,6 +63,7 @@ interface RequestsQuery extends TimeSpanQuery {
   readonly session_id?: string;
   readonly after?: string;
   readonly limit?: number;
+  readonly format?: "json" | "csv";
 }
 
 const requestUsage = Type.Object(
@@ -183,8 +195,13 @@ const requestList = Type.Object(
 const access: Access = { kind: "administration", scope: "usage:read" };
 const tag = "Usage";
 
+interface RequestServices {
+  readonly sql: Database;
+  readonly exports: CsvExports;
+}
+
 /** Returns the routes of charged and failed requests of models. */
-export function requestRoutes(sql: Database): RouteDefinition[] {
+export function requestRoutes({ sql, exports }: RequestServices): RouteDefinition[] {
   return [
     route({
       method: "GET",
@@ -193,12 +210,22 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
       operationId: "requests.list",
       summary: "List model requests",
       description:
-        "Contains charged requests, and failed requests of the last 30 days, newest first.",
+        "Contains charged requests, and failed requests of the last 30 days, newest first. With `format=csv` all matching requests are sent.",
       access,
       query: requestsQuery,
       responses: { 200: { description: "Requests.", schema: requestList } },
-      async handle({ query, caller: { key } }) {
-        return jsonResponse(await page(sql, key, query));
+      async handle(context) {
+        const {
+          query,
+          caller: { key },
+        } = context;
+        if (query.format !== "csv") return jsonResponse(await listPage(sql, key, query));
+        if (!isPage(query)) return sendAll(context, exports, sql, query);
+        const { requests, nextAfter } = await readPage(sql, key, query);
+        const rows = await csvRows(sql, key.organizationId, requests);
+        return csvResponse(FILENAME, [HEADER, ...rows], {
+          "x-gateway-has-more": String(nextAfter !== undefined),
+        });
       },
     }),
     {
@@ -222,7 +249,12 @@ export function requestRoutes(sql: Database): RouteDefinition[] {
   ];
 }
 
-async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
+/** Reads the page of a query. Throws 400 if there is no request at its cursor. */
+async function readPage(
+  sql: Database,
+  key: ApiKeyRecord,
+  query: RequestsQuery,
+): Promise<RequestPage> {
   const span = timeSpan(query);
   const { organizationId } = key;
   const { keyId: onlyKeyId, memberId: onlyMemberId } = shownKeys(key);
@@ -242,19 +274,22 @@ async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
   const isOfOthers =
     (onlyKeyId !== undefined && keyId !== onlyKeyId) ||
     (onlyMemberId !== undefined && memberId !== onlyMemberId);
-  const { requests, nextAfter } = isOfOthers
-    ? { requests: [], nextAfter: undefined }
-    : await listRequests(sql, {
-        ...{ organizationId, keyId, memberId, teamId: query.team_id },
-        model: query.model,
-        status: query.status,
-        errorCode: query.error_code,
-        user: query.user,
-        sessionId: query.session_id,
-        ...span,
-        after: after || undefined,
-        limit: query.limit ?? DEFAULT_PAGE,
-      });
+  if (isOfOthers) return { requests: [], nextAfter: undefined };
+  return listRequests(sql, {
+    ...{ organizationId, keyId, memberId, teamId: query.team_id },
+    model: query.model,
+    status: query.status,
+    errorCode: query.error_code,
+    user: query.user,
+    sessionId: query.session_id,
+    ...span,
+    after: after || undefined,
+    limit: query.limit ?? DEFAULT_PAGE,
+  });
+}
+
+async function listPage(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
+  const { requests, nextAfter } = await readPage(sql, key, query);
   return {
     object: "list",
     data: requests.map(requestShape),
@@ -262,6 +297,58 @@ async function page(sql: Database, key: ApiKeyRecord, query: RequestsQuery) {
     last_id: nextAfter ?? requests.at(-1)?.id ?? null,
     has_more: nextAfter !== undefined,
   };
+}
+
+const HEADER = [
+  ...["id", "created_at", "key_id", ...KEY_NAME_COLUMNS],
+  ...["model", "provider", "status", "error_code", "user", "session_id"],
+  ...["prompt_tokens", "completion_tokens", "total_tokens", "cached_tokens", "reasoning_tokens"],
+  ...["cost_usd", "latency_ms"],
+];
+const FILENAME = "requests.csv";
+const ROWS_A_PAGE = 1_000;
+
+/** Sends all matching requests. */
+function sendAll(
+  context: RequestContext,
+  exports: CsvExports,
+  sql: Database,
+  query: RequestsQuery,
+): Promise<Response> {
+  const { key } = context.caller;
+  return exports.send(context, {
+    filename: FILENAME,
+    header: HEADER,
+    async *pages() {
+      for (let after: string | undefined; ; ) {
+        const page = { ...query, limit: ROWS_A_PAGE, ...(after !== undefined && { after }) };
+        const { requests, nextAfter } = await readPage(sql, key, page);
+        yield csvRows(sql, key.organizationId, requests);
+        if (nextAfter === undefined) return;
+        after = nextAfter;
+      }
+    },
+  });
+}
+
+async function csvRows(
+  sql: Database,
+  organizationId: string,
+  requests: readonly ListedRequest[],
+): Promise<CsvRow[]> {
+  const keyIds = requests.flatMap(({ keyId }) => keyId ?? []);
+  const names = await findKeyNames(sql, organizationId, keyIds);
+  return requests.map(({ usage, ...one }) => [
+    ...[one.id, isoTime(one.createdAtMs), one.keyId, ...keyNameCells(one.keyId, names)],
+    ...[one.model, one.provider, one.status, one.errorCode, one.user, one.sessionId],
+    usage?.promptTokens ?? null,
+    usage?.completionTokens ?? null,
+    usage === undefined ? null : usage.promptTokens + usage.completionTokens,
+    usage?.cachedPromptTokens ?? null,
+    usage?.reasoningTokens ?? null,
+    { nanoUsd: one.costNano },
+    one.latencyMs,
+  ]);
 }
 
 function shownShape(shown: ShownRequest) {

@@ -20,13 +20,7 @@ import {
 } from "./interval-query.ts";
 import { nameFields, parseGroups, SHOWN_NAMES } from "./routes.ts";
 import { bringGatewayUpToDate, bringUsageUpToDate } from "./usage.ts";
-import {
-  type Amounts,
-  csvResponse,
-  figureFields,
-  figuresShape,
-  isComplete,
-} from "./usage-report.ts";
+import { type Amounts, figureFields, figuresShape, isComplete, usageCsv } from "./usage-report.ts";
 
 /** The groups of `GET /v1/admin/usage`. */
 const GROUPS = ["organization", ...USAGE_GROUPS] as const;
@@ -111,7 +105,7 @@ export function gatewayUsageRoutes(sql: Database): RouteDefinition[] {
             figures: one,
             amounts: amountsOf(one),
           }));
-          return csvResponse({ columns, amounts: AMOUNTS, lines, hasMore, isUpToDate });
+          return usageCsv({ columns, amounts: AMOUNTS, lines, hasMore, isUpToDate });
         }
         const data = found.rows.map((one) => ({
           ...shown(one, page.interval),

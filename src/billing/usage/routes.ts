@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import type { Database } from "../../../db/client.ts";
+import { findNames, type NamedKind } from "../../../db/queries/object-names.ts";
 import {
   listUsage,
   USAGE_GROUPS,
@@ -22,7 +23,7 @@ import {
   invalidQuery,
 } from "./interval-query.ts";
 import { bringUsageUpToDate } from "./usage.ts";
-import { csvResponse, figureFields, figuresShape, isComplete } from "./usage-report.ts";
+import { figureFields, figuresShape, isComplete, usageCsv } from "./usage-report.ts";
 
 /** Most names with rows of their own. */
 const MAX_TOP = 200;
@@ -180,13 +181,14 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
               ...{ teamId: query.team_id, memberId, top },
             });
         if (format === "csv") {
+          const named = await namesBesideIds(sql, key.organizationId, groups, rows);
           const lines = rows.map((row) => ({
-            names: Object.values(names(row, groups, interval)),
+            names: [dateOf(row.startMs, interval), ...named.of(row)],
             figures: row,
             amounts: { cost_usd: row.costNano },
           }));
-          const columns = ["date", ...groups.map((group) => SHOWN_NAMES[group])];
-          return csvResponse({ columns, amounts: ["cost_usd"], lines, hasMore, isUpToDate });
+          const columns = ["date", ...named.columns];
+          return usageCsv({ columns, amounts: ["cost_usd"], lines, hasMore, isUpToDate });
         }
         const data = rows.map((row) => ({
           ...usageShape(row, groups, interval),
@@ -302,4 +304,38 @@ function names(
   const shown: Record<string, string | null> = { date: dateOf(row.startMs, interval) };
   for (const group of groups) shown[SHOWN_NAMES[group]] = row.names[group] ?? null;
   return shown;
+}
+
+/** Groups whose names are beside their ids in CSV. */
+const NAMED_GROUPS: Readonly<
+  Partial<Record<UsageGroup, readonly [kind: NamedKind, title: string]>>
+> = {
+  key: ["key", "key_name"],
+  team: ["team", "team_name"],
+  member: ["member", "member_name"],
+};
+
+/** Returns the columns of groups in CSV, and their cells in a row: ids, each with its name if it has one. */
+async function namesBesideIds(
+  sql: Database,
+  organizationId: string,
+  groups: readonly UsageGroup[],
+  rows: readonly UsageRow[],
+) {
+  const found = new Map<UsageGroup, ReadonlyMap<string, string>>();
+  for (const group of groups) {
+    const named = NAMED_GROUPS[group];
+    if (named === undefined) continue;
+    const ids = rows.flatMap((row) => row.names[group] ?? []);
+    found.set(group, await findNames(sql, organizationId, named[0], ids));
+  }
+  return {
+    columns: groups.flatMap((group) => [SHOWN_NAMES[group], NAMED_GROUPS[group]?.[1] ?? []].flat()),
+    of: (row: UsageRow): (string | null)[] =>
+      groups.flatMap((group) => {
+        const id = row.names[group] ?? null;
+        const names = found.get(group);
+        return names === undefined ? [id] : [id, id === null ? null : (names.get(id) ?? null)];
+      }),
+  };
 }

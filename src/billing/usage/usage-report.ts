@@ -1,6 +1,6 @@
 import { type TProperties, Type } from "typebox";
 import { UNITS_WITHOUT_COLUMN, type UsageRow } from "../../../db/queries/usage.ts";
-import { usdText } from "../../lib/money.ts";
+import { type CsvRow, csvResponse } from "../../http/csv.ts";
 import { UNITS } from "../../lib/units.ts";
 
 /* The figures of a row of usage, as JSON and as CSV. */
@@ -84,31 +84,17 @@ interface CsvReport {
 }
 
 /**
- * Returns CSV by RFC 4180 with a header line. Response headers report whether there are more rows, and
- * whether the totals are complete.
+ * Returns the report as CSV with a header line. Response headers report whether there are more rows, and whether the
+ * totals are complete.
  */
-export function csvResponse({ columns, amounts, lines, hasMore, isUpToDate }: CsvReport): Response {
-  const rows = [[...columns, ...FIGURES.map(([figure]) => figure), ...amounts]];
-  for (const { names, figures, amounts: ofLine } of lines) {
-    const counts = FIGURES.map(([, of]) => String(of(figures)));
-    const sums = amounts.map((amount) => usdText(ofLine[amount]!));
-    rows.push([...names.map((name) => name ?? ""), ...counts, ...sums]);
-  }
-  return new Response(rows.map((cells) => `${cells.map(csvCell).join(",")}\r\n`).join(""), {
-    headers: {
-      "content-type": "text/csv; charset=utf-8",
-      "content-disposition": 'attachment; filename="usage.csv"',
-      "x-gateway-has-more": String(hasMore),
-      "x-gateway-is-complete": String(isUpToDate),
-    },
+export function usageCsv({ columns, amounts, lines, hasMore, isUpToDate }: CsvReport): Response {
+  const header = [...columns, ...FIGURES.map(([figure]) => figure), ...amounts];
+  const rows = lines.map(({ names, figures, amounts: ofLine }): CsvRow => {
+    const counts = FIGURES.map(([, of]) => of(figures));
+    return [...names, ...counts, ...amounts.map((amount) => ({ nanoUsd: ofLine[amount]! }))];
   });
-}
-
-/** A spreadsheet program would run a cell with this first character as a formula. */
-const FORMULA = /^[=+\-@\t\r]/;
-const NEEDS_QUOTES = /[",\r\n]/;
-
-function csvCell(text: string): string {
-  const cell = FORMULA.test(text) ? `'${text}` : text;
-  return NEEDS_QUOTES.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell;
+  return csvResponse("usage.csv", [header, ...rows], {
+    "x-gateway-has-more": String(hasMore),
+    "x-gateway-is-complete": String(isUpToDate),
+  });
 }

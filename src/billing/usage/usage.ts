@@ -1,5 +1,9 @@
 import type { Database } from "../../../db/client.ts";
 import {
+  organizationsWithoutStatements,
+  rollUpStatements,
+} from "../../../db/queries/statements.ts";
+import {
   addUsageToGateway,
   addUsageTotals,
   hasNewUsage,
@@ -28,6 +32,8 @@ const PAUSES_A_LOOK = 20;
 const MAX_ORGANIZATIONS = 1_000;
 /** Rows of one step. A step is one transaction of about ten milliseconds. */
 const MOST_A_STEP = 2_000;
+/** Statements have fewer sums, so a step of the same time adds more. */
+const MOST_OF_STATEMENTS = 10_000;
 /**
  * Steps for one organization before the next organization's turn. This is more than one organization adds
  * between two rounds.
@@ -35,7 +41,8 @@ const MOST_A_STEP = 2_000;
 const STEPS_A_TURN = 5;
 
 /**
- * Adds transactions and failed requests to the usage totals of their organizations, each second while there are any. Covers new
+ * Adds transactions and failed requests to the usage totals of their organizations, and transactions to their
+ * statements, each second while there are any. Covers new
  * ledger entries, entries that the previous release writes, and after an upgrade all older entries.
  */
 export class UsageRollUp {
@@ -76,7 +83,9 @@ export class UsageRollUp {
     const organizations = await organizationsWithNewUsage(sql, MAX_ORGANIZATIONS);
     const incomplete = await organizationsWithoutTotals(sql, MAX_ORGANIZATIONS);
     const outside = await organizationsOutsideGateway(sql, MAX_ORGANIZATIONS);
-    if (organizations.length + incomplete.length + outside.length === 0) return MAX_ROLL_UP_MS;
+    const withoutStatements = await organizationsWithoutStatements(sql, MAX_ORGANIZATIONS);
+    const found = [organizations, incomplete, outside, withoutStatements];
+    if (found.every(({ length }) => length === 0)) return MAX_ROLL_UP_MS;
     const lookMs = performance.now() - beganMs;
     const hasNew = await this.#forEach(organizations, (id) => rollUpSteps(sql, id));
     const hasIncomplete = await this.#forEach(incomplete, (id) =>
@@ -85,8 +94,11 @@ export class UsageRollUp {
     const hasOutside = await this.#forEach(outside, (id) =>
       inSteps(() => addUsageToGateway(sql, id)),
     );
-    const hasMore =
-      hasNew || hasIncomplete || hasOutside || organizations.length === MAX_ORGANIZATIONS;
+    const hasUnstated = await this.#forEach(withoutStatements, (id) =>
+      inSteps(() => rollUpStatements(sql, id, MOST_OF_STATEMENTS)),
+    );
+    const isFull = organizations.length === MAX_ORGANIZATIONS;
+    const hasMore = hasNew || hasIncomplete || hasOutside || hasUnstated || isFull;
     return hasMore ? 0 : Math.min(Math.max(ROLL_UP_MS, lookMs * PAUSES_A_LOOK), MAX_ROLL_UP_MS);
   }
 

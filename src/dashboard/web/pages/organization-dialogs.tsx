@@ -314,6 +314,7 @@ export function AdjustmentDialog({ organization, onChanged, onClose }: Adjustmen
           value={description}
           onInput={setDescription}
           isRequired
+          hint="The organization sees it among its transactions."
         />
       </Form>
     </Dialog>

@@ -2,6 +2,7 @@ import { useState } from "preact/hooks";
 import { Button, Choice, Field, Link } from "../components/controls.tsx";
 import { Badge, Empty, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
+import { download } from "../download.ts";
 import { duration, integer, usdFine } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { mayRead } from "../rights.ts";
@@ -54,8 +55,9 @@ function RequestList() {
   /** Cursors of the previous pages. */
   const [cursors, setCursors] = useState<readonly string[]>([]);
   const urlQuery = query.value;
-  const parameters = new URLSearchParams({ limit: String(PAGE_SIZE) });
-  for (const name of FILTERS) if (urlQuery.get(name)) parameters.set(name, urlQuery.get(name)!);
+  const filters = new URLSearchParams();
+  for (const name of FILTERS) if (urlQuery.get(name)) filters.set(name, urlQuery.get(name)!);
+  const parameters = new URLSearchParams([...filters, ["limit", String(PAGE_SIZE)]]);
   if (cursors.length > 0) parameters.set("after", cursors.at(-1)!);
   const { data, error } = useResource<RequestPage>(
     `v1/requests?${parameters}`,
@@ -75,6 +77,9 @@ function RequestList() {
     <>
       <PageHead title="Requests">
         {isFiltered && <Button onClick={clear}>Clear filters</Button>}
+        <Button onClick={() => void download(`v1/requests?${filters}&format=csv`, "requests.csv")}>
+          Download CSV
+        </Button>
       </PageHead>
       <div class="filters">
         <Field
@@ -149,7 +154,7 @@ interface KeyChoiceProps {
 
 const MAX_KEYS = 1_000;
 
-function KeyChoice({ value, onChange }: KeyChoiceProps) {
+export function KeyChoice({ value, onChange }: KeyChoiceProps) {
   const { data } = useResource<{ data: { id: string; name: string }[] }>(
     mayRead("keys:manage") ? `v1/keys?limit=${MAX_KEYS}` : undefined,
   );

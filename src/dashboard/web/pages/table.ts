@@ -22,6 +22,7 @@ import { PlaygroundPage } from "./playground.tsx";
 import { ProvidersPage } from "./providers.tsx";
 import { RequestsPage } from "./requests.tsx";
 import { SETTINGS_SECTIONS, SettingsPage } from "./settings/settings.tsx";
+import { TransactionsPage } from "./transactions.tsx";
 import { UsagePage } from "./usage.tsx";
 import { WebhooksPage } from "./webhooks.tsx";
 
@@ -81,6 +82,10 @@ const PAGES: readonly DashboardPage[] = [
   {
     ...{ name: "requests", title: "Requests", icon: "list", group: "Monitor" },
     ...{ ...organization, needs: "usage:read", Page: RequestsPage },
+  },
+  {
+    ...{ name: "transactions", title: "Transactions", icon: "receipt-text", group: "Monitor" },
+    ...{ ...organization, needs: "billing:read", isForAll: true, Page: TransactionsPage },
   },
   {
     ...{ name: "models", title: "Models", icon: "boxes", group: "Build" },

@@ -1,7 +1,6 @@
-import { send } from "../api.ts";
 import { Button, Choice, Field, Tabs } from "../components/controls.tsx";
-import { perform } from "../components/dialog.tsx";
 import { Figure, Figures, Notice, PageHead, Panel } from "../components/display.tsx";
+import { download } from "../download.ts";
 import { integer, short, usd } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { changeQuery, query } from "../router.ts";
@@ -39,7 +38,11 @@ export function UsagePage() {
   return (
     <>
       <PageHead title="Usage">
-        <Button onClick={() => void perform("Downloaded usage.csv.", () => download(parameters))}>
+        <Button
+          onClick={() =>
+            void download(`v1/usage?${parameters}&format=csv&limit=${MAX_ROWS}`, "usage.csv")
+          }
+        >
           Download CSV
         </Button>
       </PageHead>
@@ -117,16 +120,4 @@ function Totals({ rows }: { readonly rows: readonly UsageRow[] | undefined }) {
 function dayAfter(date: string): string | undefined {
   const ms = Date.parse(date);
   return Number.isNaN(ms) ? undefined : day(ms + DAY_MS);
-}
-
-/** Saves the API's answer as CSV, up to its limit of 1,000 lines. */
-async function download(parameters: URLSearchParams): Promise<void> {
-  const response = await send("GET", `v1/usage?${parameters}&format=csv&limit=${MAX_ROWS}`, {
-    headers: { accept: "text/csv" },
-  });
-  const link = document.createElement("a");
-  link.href = URL.createObjectURL(await response.blob());
-  link.download = "usage.csv";
-  link.click();
-  URL.revokeObjectURL(link.href);
 }

@@ -42,6 +42,7 @@ const API = [
     "scim",
     "organization",
     "credits",
+    "statements",
     "usage",
     "requests",
   ],

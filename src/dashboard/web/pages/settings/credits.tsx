@@ -1,23 +1,24 @@
 import { useState } from "preact/hooks";
 import { ApiError, call } from "../../api.ts";
-import { Button, Choice, Field, OutsideLink } from "../../components/controls.tsx";
+import { Button, Choice, Field, Link, OutsideLink } from "../../components/controls.tsx";
 import { Dialog, Form, toast } from "../../components/dialog.tsx";
-import { Figure, Figures, LoadFailure, Notice, Panel } from "../../components/display.tsx";
+import { LoadFailure, Notice, Panel } from "../../components/display.tsx";
 import { usd } from "../../format.ts";
 import { useReturn } from "../../resource.ts";
 import { numberIn } from "../key-dialog.tsx";
-import type { Credits, PaymentBounds } from "./billing.tsx";
+import type { PaymentBounds } from "./billing.tsx";
 import { AddMethodDialog, methodTitle, type PaymentMethod } from "./payment-methods.tsx";
+import { BalanceFigures, type StatementList } from "./statements.tsx";
 
 interface CreditsPanelProps {
-  readonly credits: Credits | undefined;
+  readonly statements: StatementList | undefined;
   readonly error: string | undefined;
   readonly bounds: PaymentBounds | undefined;
   readonly methods: readonly PaymentMethod[] | undefined;
   onChanged(): void;
 }
 
-export function CreditsPanel({ credits, error, bounds, methods, onChanged }: CreditsPanelProps) {
+export function CreditsPanel({ statements, error, bounds, methods, onChanged }: CreditsPanelProps) {
   const [isPaying, setPaying] = useState(false);
   const [isOrdering, setOrdering] = useState(false);
   const [outcome, setOutcome] = useState<Outcome>();
@@ -42,10 +43,10 @@ export function CreditsPanel({ credits, error, bounds, methods, onChanged }: Cre
       isFlush
     >
       {error !== undefined && <LoadFailure message={error} />}
-      <Figures>
-        <Figure label="Balance" value={credits && usd(credits.balance_usd)} />
-        <Figure label="Total spent" value={credits && usd(credits.lifetime_spend_usd)} />
-      </Figures>
+      <BalanceFigures statements={statements} />
+      <p class="more">
+        <Link page="transactions">All transactions</Link>
+      </p>
       {isPaying && canPay && (
         <TopUpDialog
           bounds={bounds}

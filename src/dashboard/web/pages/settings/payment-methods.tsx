@@ -28,7 +28,11 @@ const BRANDS: Readonly<Record<string, string>> = {
 };
 
 /** Returns a title such as "Visa ending in 4242". */
-export function methodTitle({ type, brand, last4 }: PaymentMethod): string {
+export function methodTitle({
+  type,
+  brand,
+  last4,
+}: Pick<PaymentMethod, "type" | "brand" | "last4">): string {
   const name = brand === null ? type : (BRANDS[brand] ?? brand);
   return last4 === null ? name : `${name} ending in ${last4}`;
 }
