@@ -38,7 +38,7 @@ function slackBody({ title, lines, url }: AlertMessage): object {
   const plainText = (text: string) => ({ type: "plain_text", text: unlinked(text), emoji: false });
   const body = joined(lines, MAX_SLACK_CHARACTERS, (line) => unlinked(`• ${line}`));
   return {
-    text: slackEscaped(`${title}\n${body}`),
+    text: slackEscaped(`${unlinked(title)}\n${body}`),
     blocks: [
       { type: "header", text: plainText(cut(title, MAX_SLACK_HEADER_CHARACTERS - 20)) },
       { type: "section", text: { type: "plain_text", text: body, emoji: false } },

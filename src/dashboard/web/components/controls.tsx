@@ -277,12 +277,13 @@ export function Choice({
 
 interface CheckProps {
   readonly label: string;
+  readonly hint?: string;
   readonly isChecked: boolean;
   readonly isDisabled?: boolean;
   onChange(isChecked: boolean): void;
 }
 
-export function Check({ label, isChecked, isDisabled, onChange }: CheckProps) {
+export function Check({ label, hint, isChecked, isDisabled, onChange }: CheckProps) {
   return (
     <label class="check">
       <input
@@ -291,7 +292,14 @@ export function Check({ label, isChecked, isDisabled, onChange }: CheckProps) {
         disabled={isDisabled}
         onChange={(event) => onChange(event.currentTarget.checked)}
       />
-      {label}
+      {hint === undefined ? (
+        label
+      ) : (
+        <span>
+          {label}
+          <span class="sub">{hint}</span>
+        </span>
+      )}
     </label>
   );
 }

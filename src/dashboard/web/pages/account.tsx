@@ -15,6 +15,7 @@ import { Table } from "../components/table.tsx";
 import { NewPassword } from "../gate/gate.tsx";
 import { type Resource, useResource } from "../resource.ts";
 import { roleTitle } from "../rights.ts";
+import { MemberAlerts } from "./member-alerts.tsx";
 import { Passkeys } from "./passkeys.tsx";
 import { SecondFactor } from "./second-factor.tsx";
 
@@ -48,6 +49,7 @@ export function AccountPage() {
           <Password onChanged={reload} />
           <SecondFactor account={data} onChanged={reload} />
           <Passkeys />
+          <MemberAlerts />
           <Sessions {...account} />
         </>
       )}

@@ -1,4 +1,5 @@
 import { type Section, Sections } from "../../components/sections.tsx";
+import { AlertsSection } from "./alerts.tsx";
 import { BillingSection } from "./billing.tsx";
 import { GuardrailsSection } from "./guardrails.tsx";
 import { OrganizationSection } from "./organization.tsx";
@@ -13,6 +14,7 @@ export const SETTINGS_SECTIONS: readonly Section[] = [
     ...{ name: "provider-keys", title: "Provider keys" },
     ...{ needs: "provider_keys:manage" as const, Section: ProviderKeysSection },
   },
+  { name: "alerts", title: "Alerts", needs: "webhooks:manage", Section: AlertsSection },
   { name: "presets", title: "Presets", needs: "presets:manage", Section: PresetsSection },
   {
     ...{ name: "guardrails", title: "Guardrails" },
