@@ -20,7 +20,7 @@ const PAGES: Readonly<Record<AlertKind, string>> = {
   budgets: "keys",
   payments: "settings/billing",
   requests: "requests",
-  jobs: "",
+  jobs: "batches",
   webhooks: "webhooks",
 };
 
