@@ -4,6 +4,7 @@ import {
   type CallMeasures,
   type Circuit,
   circuit,
+  type EndpointFailure,
   type EndpointState,
   fail,
   leave,
@@ -19,6 +20,15 @@ export interface EndpointHealth {
   readonly answeredMs: number;
   readonly tokensPerSecond: number;
   readonly running: number;
+  /** Number of times that the circuit has opened. */
+  readonly openings: number;
+  readonly lastFailure: EndpointFailure | undefined;
+}
+
+/** A failed call, as its caller reports it. */
+export interface ReportedFailure extends Omit<EndpointFailure, "atMs"> {
+  /** Set if the provider stated a wait. */
+  readonly retryAfterMs: number | undefined;
 }
 
 /** The health of one provider endpoint, as measured by this process: whether to call it, and the retry budget. */
@@ -42,6 +52,8 @@ export const endpointActor = defineActor({
         answeredMs: state.answeredMs,
         tokensPerSecond: state.tokensPerSecond,
         running: state.running,
+        openings: state.openings,
+        lastFailure: state.lastFailure,
       },
     }),
 
@@ -53,8 +65,13 @@ export const endpointActor = defineActor({
       succeed(state, measures, context.nowMs);
     },
 
-    fail(state: EndpointState, retryAfterMs: number | undefined, context: TurnContext): undefined {
+    fail(
+      state: EndpointState,
+      { kind, status, retryAfterMs }: ReportedFailure,
+      context: TurnContext,
+    ): undefined {
       fail(state, retryAfterMs, context.nowMs);
+      state.lastFailure = { kind, status, atMs: context.nowMs };
     },
 
     leave(state: EndpointState, _: undefined, context: TurnContext): undefined {

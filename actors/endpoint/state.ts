@@ -23,6 +23,10 @@ export interface EndpointState {
   retries: number;
   openUntilMs: number;
   isProbing: boolean;
+  /** Number of times that the circuit has opened. */
+  openings: number;
+  /** Undefined until a call has failed. */
+  lastFailure: EndpointFailure | undefined;
   running: number;
   /**
    * Exponentially weighted averages over successful calls: time to the end, and time to the start of the answer.
@@ -31,6 +35,15 @@ export interface EndpointState {
   answeredMs: number;
   /** Exponentially weighted average over successful calls with output tokens; 0 before the first. */
   tokensPerSecond: number;
+}
+
+/** A failed call. */
+export interface EndpointFailure {
+  /** Kind of the failure, such as `rate_limited`. */
+  readonly kind: string;
+  /** Status of the provider's answer. Undefined if it sent none. */
+  readonly status: number | undefined;
+  readonly atMs: number;
 }
 
 /** The measurements of a successful call. */
@@ -59,6 +72,8 @@ export function newEndpoint(): EndpointState {
     retries: 0,
     openUntilMs: 0,
     isProbing: false,
+    openings: 0,
+    lastFailure: undefined,
     running: 0,
     latencyMs: 0,
     answeredMs: 0,
@@ -107,6 +122,7 @@ export function fail(state: EndpointState, retryAfterMs: number | undefined, now
   const openMs = openDuration(state, retryAfterMs, nowMs);
   if (openMs === 0) return;
   const waitedForMs = isWaiting(state, nowMs) ? state.openUntilMs : 0;
+  if (state.openUntilMs === 0) state.openings++;
   state.openUntilMs = Math.max(waitedForMs, nowMs + openMs);
 }
 

@@ -8,6 +8,7 @@ import {
   type UsageInterval,
   type UsageRow,
 } from "./usage.ts";
+import { type TopNames, topRows } from "./usage-top.ts";
 
 export const GATEWAY_GROUPS = ["organization", "model", "provider"] as const;
 export type GatewayGroup = (typeof GATEWAY_GROUPS)[number];
@@ -22,6 +23,8 @@ export interface GatewayUsageListing {
   readonly fromMs: number | undefined;
   /** Hours that begin before it are listed. */
   readonly beforeMs: number | undefined;
+  /** Undefined: each name has rows of its own. Needs exactly one group. */
+  readonly top?: TopNames | undefined;
   readonly limit: number;
   readonly offset: number;
 }
@@ -30,6 +33,8 @@ export interface GatewayUsageRow extends Omit<UsageRow, "names" | "isRest"> {
   readonly names: Readonly<Partial<Record<GatewayGroup, string | null>>>;
   /** Undefined unless the usage is grouped by organization. */
   readonly organizationName: string | undefined;
+  /** True for the sum of all names that are not among the top. */
+  readonly isRest: boolean;
 }
 
 const HOUR_MS = 3_600_000;
@@ -45,7 +50,7 @@ export async function listGatewayUsage(
   sql: Database,
   listing: GatewayUsageListing,
 ): Promise<{ readonly rows: GatewayUsageRow[]; readonly hasMore: boolean }> {
-  const { interval, groups, limit, offset } = listing;
+  const { interval, groups, limit, offset, top } = listing;
   const by = joined(
     sql,
     groups.map((group) => sql`, ${sql(COLUMNS[group])} COLLATE "C"`),
@@ -58,12 +63,18 @@ export async function listGatewayUsage(
   const names = groups.includes("organization");
   const rows = await sql<(SummedRow & { organization_name?: string })[]>`
     SELECT page.* ${names ? sql`, o.name AS organization_name` : sql``} FROM (
-      SELECT date_trunc(${interval}, starts_at, 'UTC') AS starts_at ${columns} ${joined(sql, sums)}
-      FROM ${source(sql, listing)}
-      GROUP BY 1 ${columns}
-      ORDER BY 1 ${by} LIMIT ${limit + 1} OFFSET ${offset}
+      ${
+        top === undefined
+          ? sql`SELECT date_trunc(${interval}, starts_at, 'UTC') AS starts_at ${columns} ${joined(sql, sums)}
+              FROM ${source(sql, listing)} GROUP BY 1 ${columns} ORDER BY 1 ${by}`
+          : topRows(sql, {
+              ...{ lines: sql`SELECT * FROM ${source(sql, listing)}`, rest: undefined },
+              ...{ column: COLUMNS[groups[0]!], figures: FIGURES, interval, ...top },
+            })
+      }
+      LIMIT ${limit + 1} OFFSET ${offset}
     ) page ${names ? sql`LEFT JOIN organizations o ON o.id = page.organization_id` : sql``}
-    ORDER BY starts_at ${by}`;
+    ORDER BY starts_at ${top === undefined ? sql`` : sql`, is_rest`} ${by}`;
   return {
     rows: rows.slice(0, limit).map((row) => ({
       startMs: row.starts_at.getTime(),
@@ -71,6 +82,7 @@ export async function listGatewayUsage(
         groups.map((group) => [group, (row[COLUMNS[group]] as string) || null]),
       ),
       organizationName: row.organization_name,
+      isRest: row.is_rest === true,
       ...figuresIn(row),
     })),
     hasMore: rows.length > limit,

@@ -1,5 +1,7 @@
 import type { Database } from "../client.ts";
 import type { InstanceIdentity } from "../ledger/settle-batch.ts";
+import type { RowOf } from "../rows.ts";
+import type { instances } from "../schema/instances.ts";
 
 /**
  * How long an instance counts as alive after its last heartbeat, in milliseconds. Equals instance_lease().
@@ -40,6 +42,47 @@ export async function heartbeat(sql: Database, instance: InstanceIdentity): Prom
     liveIds: row!.live_ids,
     hasOrphanedWork: row!.has_orphaned_work,
   };
+}
+
+/** Records the version of the gateway that runs as this instance. */
+export async function noteVersion(
+  sql: Database,
+  instance: InstanceIdentity,
+  version: string,
+): Promise<void> {
+  await sql`UPDATE instances SET version = ${version}
+    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint`;
+}
+
+/** Records that this instance takes no new connections and finishes its requests. */
+export async function noteDraining(sql: Database, instance: InstanceIdentity): Promise<void> {
+  await sql`UPDATE instances SET draining_since = coalesce(draining_since, clock_timestamp())
+    WHERE id = ${instance.id} AND epoch = ${instance.epoch.toString()}::bigint`;
+}
+
+/** A live instance. */
+export interface LiveInstance {
+  readonly id: string;
+  /** Null: 1.0, or not recorded yet. */
+  readonly version: string | null;
+  readonly startedAtMs: number;
+  readonly heartbeatAtMs: number;
+  readonly drainingSinceMs: number | null;
+}
+
+const MAX_LISTED = 200;
+
+/** Lists live instances, the oldest first. At most 200. */
+export async function listInstances(sql: Database): Promise<LiveInstance[]> {
+  const rows = await sql<RowOf<typeof instances>[]>`
+    SELECT i.* FROM instances i JOIN live_instances USING (id)
+    ORDER BY i.started_at, i.id LIMIT ${MAX_LISTED}`;
+  return rows.map((row) => ({
+    ...{ id: row.id, version: row.version },
+    startedAtMs: row.started_at.getTime(),
+    heartbeatAtMs: row.heartbeat_at.getTime(),
+    drainingSinceMs: row.draining_since?.getTime() ?? null,
+  }));
 }
 
 /** Sends a heartbeat only. Returns false if this instance was declared dead. */

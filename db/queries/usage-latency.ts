@@ -91,7 +91,7 @@ function latencies(
 const BUCKETS_AN_OCTAVE = 8;
 
 /** Returns the middle of a bucket, as usage_bucket defines it. */
-function middleMs(bucket: number): number {
+export function middleMs(bucket: number): number {
   if (bucket === 0) return 0;
   return Math.round(2 ** ((bucket - 0.5) / BUCKETS_AN_OCTAVE));
 }

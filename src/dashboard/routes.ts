@@ -26,6 +26,7 @@ import type { LiveFigures } from "./live.ts";
 import type { ObjectServices } from "./objects/object-access.ts";
 import { objectRoutes } from "./objects/routes.ts";
 import type { SignInRejected } from "./oidc-client.ts";
+import { operationRoutes } from "./operation.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
 import { type PasskeyRouteDependencies, passkeyRoutes } from "./passkey-routes.ts";
@@ -130,6 +131,7 @@ export function dashboardRoutes(
     },
     ...[
       overviewRoute("/overview", dependencies),
+      ...operationRoutes("/operation", dependencies),
       ...settingsRoutes("/settings", dependencies),
       ...objectRoutes(dependencies.objects),
       ...routes,

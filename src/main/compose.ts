@@ -1,3 +1,6 @@
+import type { Database } from "../../db/client.ts";
+import { noteDraining, noteVersion } from "../../db/queries/instances.ts";
+import { version } from "../../package.json";
 import { composeApp } from "./compose/app.ts";
 import type { ComposeOptions } from "./compose/base.ts";
 import { composeLifecycle, type Parts, type Shutdown } from "./compose/lifecycle.ts";
@@ -17,7 +20,23 @@ export async function composeGateway(options: ComposeOptions): Promise<Gateway> 
   const { following } = responses;
   const { start, ...shutdown } = composeLifecycle(partsOf(services), { inFlight, following });
   await start();
-  return { app, buildPages: () => bundle.prepare(), ...shutdown };
+  return {
+    app,
+    buildPages: () => bundle.prepare(),
+    ...shutdown,
+    announceStop() {
+      shutdown.announceStop();
+      void report(services, (sql) => noteDraining(sql, services.instance));
+    },
+  };
+}
+
+/** Writes what operators see of this instance. A failure does not stop the gateway. */
+async function report(
+  { background, onError }: Services,
+  write: (sql: Database) => Promise<void>,
+): Promise<void> {
+  await write(background).catch(onError);
 }
 
 /** Milliseconds for the last failed requests to be written. */
@@ -25,7 +44,7 @@ const WRITE_FAILED_MS = 2_000;
 
 /** Lists the parts in the order in which they start. They stop in the reverse order. */
 export function partsOf(services: Services): Parts {
-  const { collected, connections, coordination, ledger, node, workThread } = services;
+  const { collected, connections, coordination, instance, ledger, node, workThread } = services;
   return {
     // Sending the last traces and metrics takes until all other parts have stopped.
     lastExports: { stop: () => collected.whenExported() },
@@ -33,6 +52,7 @@ export function partsOf(services: Services): Parts {
     coordination: { stop: () => coordination.close() },
     // Every service has subscribed to changes; the node reports them when it has started.
     node: { start: () => node.start(), stop: () => node.leave() },
+    presence: { start: () => report(services, (sql) => noteVersion(sql, instance, version)) },
     webhooks: services.webhooks,
     alerts: services.alerts,
     ledger: { stop: () => ledger.close() },
@@ -59,6 +79,7 @@ export function partsOf(services: Services): Parts {
     balances: services.balances,
     lag: services.lag,
     healthChecks: services.healthChecks,
+    healthRecorder: services.healthRecorder,
     modelLists: services.modelLists,
     storedConfiguration: services.storedConfiguration,
     ...services.world,

@@ -23,8 +23,10 @@ test("what an endpoint is told shows in its next turn, whether it is told at onc
     answeredMs: 10,
     tokensPerSecond: 200,
     running: 1,
+    openings: 0,
+    lastFailure: undefined,
   });
-  endpoint.turn("fail", 1_000);
+  endpoint.turn("fail", { kind: "rate_limited", status: 429, retryAfterMs: 1_000 });
   expect(endpoint.turn("health", undefined).circuit).toBe("open");
   expect(endpoint.mayPassivate).toBeTrue();
   expect(endpoints.get("a/c").isActive).toBeFalse();

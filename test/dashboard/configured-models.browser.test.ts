@@ -59,7 +59,7 @@ beforeAll(async () => {
   faults = watchFaults(page, gateway.baseUrl);
   await page.goto(`${gateway.baseUrl}/dashboard`);
   await signInAs(page, operator);
-  await page.getByRole("heading", { level: 1, name: "Organizations" }).waitFor();
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
 }, TIMEOUT_MS);
 afterAll(async () => {
   await browser?.close();

@@ -222,6 +222,7 @@ browserTest("an operator creates an organization, and changes its plan and limit
   await page.goto(`${gateway.baseUrl}/dashboard`);
   await click("Sign out");
   await signInAs(page, await addOperator(gateway));
+  await page.getByRole("link", { name: "Organizations", exact: true }).click();
   await click("Create organization");
   await page.getByLabel("Name", { exact: true }).fill("Acme");
   await page.getByLabel("Starting credit").fill("7");

@@ -42,8 +42,14 @@ async function codeOf(response: Response): Promise<string> {
   return response.status < 400 ? "" : body.error.code;
 }
 
+/** Stands for all dependencies: routes use them only when they are called. */
+const anything: DashboardDependencies = new Proxy((() => {}) as never, {
+  get: () => anything,
+  apply: () => anything,
+});
+
 /** The dashboard's own routes of sessions, such as that of the account. */
-const OWN_ROUTES = dashboardRoutes([], new Proxy({} as DashboardDependencies, { get: () => ({}) }))
+const OWN_ROUTES = dashboardRoutes([], anything)
   .filter(({ access }) => access.kind === "session")
   .map(({ method, path }) => `${method} ${path.replace("/dashboard/api/", "")}`);
 const ENDS_OF_VIEWS = ["DELETE session", "DELETE session/view"];

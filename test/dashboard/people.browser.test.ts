@@ -137,14 +137,14 @@ browserTest("the first operator gets an account, and switches to the organizatio
   await page.getByLabel("Name", { exact: true }).fill("First");
   await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
   await press(page, "Create account");
-  await heading(page, "Organizations");
+  await heading(page, "Overview");
   const organization = page.getByLabel("Organization", { exact: true });
   const names = await organization.locator("option").allTextContents();
   expect(names).toHaveLength(2);
   await organization.selectOption({ label: names.find((name) => name !== "Operator")! });
+  await page.locator(".signed-in-as").getByText("Owner", { exact: true }).waitFor();
   await heading(page, "Overview");
   expect(await titles(page)).toContain("Members");
-  await page.locator(".signed-in-as").getByText("Owner", { exact: true }).waitFor();
 });
 
 browserTest("an owner invites a person, changes the role, and removes the member", async () => {

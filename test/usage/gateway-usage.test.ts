@@ -138,6 +138,31 @@ describe("usage of all organizations", () => {
     expect(ofOne.map((row) => row.cost_usd)).toEqual(same.map((row) => row.cost_usd!));
   });
 
+  test("ranks the names of one group, and sums the others", async () => {
+    const ranked = async (group: string) => {
+      const response = await ask(
+        `group_by=${group}&top=1&interval=month&start_date=2026-03-01&end_date=2026-05-01`,
+      );
+      return ((await response.json()) as { data: Record<string, unknown>[] }).data;
+    };
+    const rows = await ranked("organization");
+    const [largest] = await gateway.sql<{ id: string }[]>`
+      SELECT organization_id AS id FROM usage_totals WHERE kind = 'day'
+      GROUP BY 1 ORDER BY sum(cost_nano) DESC LIMIT 1`;
+    expect(rows.map(({ organization_id: id, is_rest: isRest }) => [id, isRest])).toEqual([
+      ...[[largest!.id, false] as unknown[], [null, true]],
+      ...[[largest!.id, false] as unknown[], [null, true]],
+    ]);
+    expect(rows[0]!.organization_name).toStartWith("Organization ");
+    const cost = rows.reduce((sum, row) => sum + nanoFromUsd(row.cost_usd as number), 0n);
+    expect(cost).toBe(sumOf(await rowsOf(""), "cost_usd"));
+    expect(await ranked("model")).toHaveLength(4);
+    expect(
+      (await ask("group_by=organization,model&top=3&start_date=2026-03-01&end_date=2026-05-01"))
+        .status,
+    ).toBe(400);
+  });
+
   test("groups by key, user and tag within one organization only", async () => {
     const id = organizations[2]!;
     const rows = await rowsOf(`organization_id=${id}&group_by=organization,key`);

@@ -7,6 +7,7 @@ import {
 } from "../../../db/queries/gateway-usage.ts";
 import { findOperatedOrganization } from "../../../db/queries/organizations.ts";
 import { listUsage, USAGE_GROUPS, type UsageGroup } from "../../../db/queries/usage.ts";
+import type { TopNames } from "../../../db/queries/usage-top.ts";
 import { jsonResponse } from "../../http/error-response.ts";
 import { nullable, type RouteDefinition, route } from "../../http/route.ts";
 import { GatewayError } from "../../lib/errors.ts";
@@ -18,7 +19,7 @@ import {
   intervalPage,
   invalidQuery,
 } from "./interval-query.ts";
-import { nameFields, parseGroups, SHOWN_NAMES } from "./routes.ts";
+import { isRestField, nameFields, parseGroups, SHOWN_NAMES, topFields, topOf } from "./routes.ts";
 import { bringGatewayUpToDate, bringUsageUpToDate } from "./usage.ts";
 import { type Amounts, figureFields, figuresShape, isComplete, usageCsv } from "./usage-report.ts";
 
@@ -38,6 +39,7 @@ const query = Type.Object(
         description: `A comma-separated list of ${GROUPS.join(", ")}. All except organization, model and provider need organization_id.`,
       }),
     ),
+    ...topFields,
     organization_id: Type.Optional(Type.String(id)),
     key_id: Type.Optional(Type.String({ ...id, description: "Needs organization_id." })),
     model: Type.Optional(Type.String(named)),
@@ -55,6 +57,7 @@ const row = Type.Object(
       nullable(Type.String({ description: "Beside organization_id." })),
     ),
     ...nameFields,
+    is_rest: isRestField,
     ...figureFields,
     cost_usd: Type.Number({
       description: "Charges, minus the charges of answers that were never delivered.",
@@ -96,7 +99,8 @@ export function gatewayUsageRoutes(sql: Database): RouteDefinition[] {
         const { format = "json", ...parameters } = context.query;
         const page = intervalPage(parameters);
         const groups = parseGroups(parameters, GROUPS);
-        const found = await find(sql, { ...parameters, page, groups });
+        const top = topOf(context.query, groups);
+        const found = await find(sql, { ...parameters, page, groups, top });
         const { hasMore, isUpToDate } = found;
         if (format === "csv") {
           const columns = ["date", ...groups.flatMap(columnsOf)];
@@ -109,6 +113,7 @@ export function gatewayUsageRoutes(sql: Database): RouteDefinition[] {
         }
         const data = found.rows.map((one) => ({
           ...shown(one, page.interval),
+          ...(top && { is_rest: one.isRest }),
           ...figuresShape(one),
           ...Object.fromEntries(
             Object.entries(amountsOf(one)).map(([name, nano]) => [name, usdNumber(nano)]),
@@ -123,6 +128,7 @@ export function gatewayUsageRoutes(sql: Database): RouteDefinition[] {
 interface UsageRequest {
   readonly page: ReturnType<typeof intervalPage>;
   readonly groups: readonly Group[];
+  readonly top: TopNames | undefined;
   readonly organization_id?: string;
   readonly key_id?: string;
   readonly model?: string;
@@ -144,7 +150,15 @@ const isOfGateway = (group: Group): group is GatewayGroup =>
   group === "organization" || group === "model" || group === "provider";
 
 async function find(sql: Database, request: UsageRequest): Promise<Found> {
-  const { organization_id: organizationId, key_id: keyId, groups, page, model, provider } = request;
+  const {
+    organization_id: organizationId,
+    key_id: keyId,
+    groups,
+    page,
+    model,
+    provider,
+    top,
+  } = request;
   const name = organizationId === undefined ? undefined : await nameOf(sql, organizationId);
   const detailed = groups.find((group) => !isOfGateway(group));
   if (detailed === undefined && keyId === undefined) {
@@ -153,7 +167,7 @@ async function find(sql: Database, request: UsageRequest): Promise<Found> {
         ? await bringGatewayUpToDate(sql)
         : await bringUsageUpToDate(sql, organizationId);
     const listing = { ...page, groups: groups.filter(isOfGateway), organizationId };
-    const { rows, hasMore } = await listGatewayUsage(sql, { ...listing, model, provider });
+    const { rows, hasMore } = await listGatewayUsage(sql, { ...listing, model, provider, top });
     const found = rows.map(({ names, organizationName = null, ...figures }) => ({
       ...figures,
       shown: shownNames(groups, names, organizationName),
@@ -166,10 +180,10 @@ async function find(sql: Database, request: UsageRequest): Promise<Found> {
   }
   const isUpToDate = await bringUsageUpToDate(sql, organizationId);
   const { rows, hasMore } = await listUsage(sql, {
-    ...{ ...page, organizationId, keyId, model, provider },
+    ...{ ...page, organizationId, keyId, model, provider, top },
     groups: groups.filter((group): group is UsageGroup => group !== "organization"),
   });
-  const found = rows.map(({ names, isRest: _, ...figures }) => ({
+  const found = rows.map(({ names, ...figures }) => ({
     ...figures,
     shown: shownNames(groups, { ...names, organization: organizationId }, name),
   }));

@@ -32,6 +32,24 @@ const MAX_TOP_DAYS = 400;
 const DAY_MS = 86_400_000;
 const id = { minLength: 1, maxLength: 128 };
 
+/** Query parameters of a ranking. */
+export const topFields = {
+  top: Type.Optional(
+    Type.Integer({
+      minimum: 1,
+      maximum: MAX_TOP,
+      description:
+        "With one group: the number of names that have rows. All others are summed in one row of each interval.",
+    }),
+  ),
+  top_by: Type.Optional(
+    Type.Enum(USAGE_METRICS, {
+      default: "cost_usd",
+      description: "The figure whose sum over all intervals ranks the names.",
+    }),
+  ),
+};
+
 const usageQuery = Type.Object(
   {
     ...intervalFields,
@@ -41,20 +59,7 @@ const usageQuery = Type.Object(
         description: `A comma-separated list of ${USAGE_GROUPS.join(", ")}; not both user and tag, nor these with team or member.`,
       }),
     ),
-    top: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: MAX_TOP,
-        description:
-          "With one group: the number of names that have rows. All others are summed in one row of each interval.",
-      }),
-    ),
-    top_by: Type.Optional(
-      Type.Enum(USAGE_METRICS, {
-        default: "cost_usd",
-        description: "The figure whose sum over all intervals ranks the names.",
-      }),
-    ),
+    ...topFields,
     key_id: Type.Optional(Type.String(id)),
     model: Type.Optional(Type.String({ minLength: 1, maxLength: 1_024 })),
     team_id: Type.Optional(
@@ -82,6 +87,10 @@ interface UsageQuery extends IntervalQuery {
 const name = (description: string) =>
   Type.Optional(nullable(Type.String({ description: `Only if grouped by it. ${description}.` })));
 
+export const isRestField = Type.Optional(
+  Type.Boolean({ description: "Only with `top`. True for the sum of all other names." }),
+);
+
 /** The names of a row of usage. */
 export const nameFields = {
   model: name("Null for requests whose model was not found"),
@@ -97,9 +106,7 @@ const usageRow = Type.Object(
   {
     date: intervalDate,
     ...nameFields,
-    is_rest: Type.Optional(
-      Type.Boolean({ description: "Only with `top`. True for the sum of all other names." }),
-    ),
+    is_rest: isRestField,
     ...figureFields,
     cost_usd: Type.Number({
       description: "Charges, minus the charges of answers that were never delivered.",
@@ -259,7 +266,10 @@ export function parseGroups<Group extends string>(
 }
 
 /** Returns the number and the rank of the names that have rows. Throws 400 if the other parameters do not fit. */
-function topOf(query: UsageQuery, groups: readonly UsageGroup[]) {
+export function topOf(
+  query: Pick<UsageQuery, keyof IntervalQuery | "top" | "top_by" | "format">,
+  groups: readonly string[],
+) {
   const { top, top_by: by, format } = query;
   if (top === undefined && by === undefined) return undefined;
   if (top === undefined) throw invalidQuery("top_by", "needs top");

@@ -153,10 +153,11 @@ const BRING_UP_MS = 60;
  * of an upgrade, remains for the regular rounds.
  */
 export async function bringGatewayUpToDate(sql: Database): Promise<boolean> {
-  const startedMs = performance.now();
   const organizations = await organizationsWithNewUsage(sql, MOST_BROUGHT_UP);
-  for (const organizationId of organizations) {
-    if (performance.now() - startedMs > BRING_UP_MS) return false;
+  const startedMs = performance.now();
+  for (const [index, organizationId] of organizations.entries()) {
+    // At least one, so that a slow database does not keep a quiet gateway's figures back.
+    if (index > 0 && performance.now() - startedMs > BRING_UP_MS) return false;
     if (await rollUpSteps(sql, organizationId)) return false;
   }
   const [outside, incomplete] = await Promise.all([

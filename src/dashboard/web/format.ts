@@ -71,6 +71,17 @@ export function percent(share: number): string {
   return `${(share * 100).toLocaleString(LOCALE, { maximumFractionDigits: share < 0.1 ? 1 : 0 })}%`;
 }
 
+const MAX_PERCENT_SHARE = 10;
+
+/** Formats the change from one figure to a later one, such as "↑ +12%". */
+export function change(before: number, now: number): string {
+  const share = before > 0 ? now / before - 1 : 0;
+  if (before > 0 && Math.abs(share) < 0.0005) return "No change";
+  if (before <= 0) return now > before ? "↑" : now < before ? "↓" : "No change";
+  if (share >= MAX_PERCENT_SHARE) return `↑ ${integer(Math.round(now / before))} times`;
+  return share > 0 ? `↑ +${percent(share)}` : `↓ −${percent(-share)}`;
+}
+
 /** Formats a name such as "rate_limited" as "Rate limited". */
 export function titled(name: string): string {
   return name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");

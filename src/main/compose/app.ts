@@ -16,7 +16,6 @@ import { AdministrativeRate, createReadSemaphore, LoadGate } from "../../http/ca
 import { ERROR_TABLE } from "../../http/error-response.ts";
 import type { RouteDefinition } from "../../http/route.ts";
 import { SpooledUploads } from "../../http/spooled-uploads.ts";
-import { ProviderHealth } from "../../inference/call/routing/provider-health.ts";
 import { steady } from "../../lib/clock.ts";
 import type { ErrorCode } from "../../lib/errors.ts";
 import { networkCheck } from "../../lib/public-address.ts";
@@ -139,7 +138,7 @@ function composeAdministration(services: Services): AdminServices {
     configuration: {
       ...services,
       stored: services.storedConfiguration,
-      health: new ProviderHealth(shared),
+      health: services.health,
       instanceId: services.instance.id,
     },
   };

@@ -1,7 +1,10 @@
 import { ProviderKeys } from "../../accounts/provider-keys/provider-keys.ts";
 import { ByokKeys } from "../../inference/call/routing/byok-keys.ts";
 import { ByokProviders } from "../../inference/call/routing/byok-providers.ts";
+import type { EndpointActors } from "../../inference/call/routing/failover.ts";
 import { HealthChecks } from "../../inference/call/routing/health-checks.ts";
+import { HealthRecorder } from "../../inference/call/routing/health-recorder.ts";
+import { ProviderHealth } from "../../inference/call/routing/provider-health.ts";
 import { DefinitionCache } from "../../inference/definitions/definition-cache.ts";
 import { LiveConfiguration } from "../../inference/models/live-configuration.ts";
 import { ProvidersModelLists } from "../../inference/models/model-lists.ts";
@@ -116,6 +119,17 @@ async function composeModelLists(base: Base, live: LiveConfiguration, httpClient
       live.stop();
     },
   };
+}
+
+/** Composes the measurements of providers by this instance's calls, and their record in the database. */
+export function composeHealth(
+  base: Base,
+  { models, providers }: ModelParts,
+  { endpoints }: { readonly endpoints: EndpointActors },
+) {
+  const instanceId = base.instance.id;
+  const health = new ProviderHealth({ instanceId, models, providers, endpoints });
+  return { health, healthRecorder: new HealthRecorder({ ...base, health, instanceId }) };
 }
 
 /** Composes the checks of the operator's own servers. */

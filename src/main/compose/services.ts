@@ -15,7 +15,7 @@ import { composeCalls, composeEndpoints, createWorkThread } from "./endpoints.ts
 import { composeFiles } from "./files.ts";
 import { composeFineTuning } from "./fine-tuning.ts";
 import { composeBalances, composeUsage, registerGauges } from "./gauges.ts";
-import { composeHealthChecks, composeModels } from "./models.ts";
+import { composeHealth, composeHealthChecks, composeModels } from "./models.ts";
 import { composeMoney } from "./money.ts";
 import { composePayments } from "./payments.ts";
 import { composeResponses } from "./responses.ts";
@@ -54,6 +54,7 @@ export async function composeServices(options: ComposeOptions) {
     events: webhooks.completionEvents,
     files: composeFiles(base),
     tunedModels,
+    ...composeHealth(base, modelParts, accounts.world),
     idempotency: new Idempotency({ ...base, maxWaitMs, isAborting }),
     responses: composeResponses(base),
   };

@@ -2,9 +2,10 @@ import { useState } from "preact/hooks";
 import { call } from "../api.ts";
 import { Button, Field } from "../components/controls.tsx";
 import { Dialog, Form } from "../components/dialog.tsx";
-import { Badge, Empty, Notice, PageHead, Panel } from "../components/display.tsx";
+import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
-import { duration, integer } from "../format.ts";
+import { duration, integer, percent } from "../format.ts";
+import { rangeFrom, spanParameters } from "../range.ts";
 import { useResource } from "../resource.ts";
 import {
   type ConfigurationEntry,
@@ -13,7 +14,16 @@ import {
   STORED_ACTIONS,
 } from "./configuration-entry.tsx";
 import { HistoryDialog } from "./configuration-history.tsx";
-import { KeyList, PROVIDERS_PATH, ProviderDialog } from "./provider-dialog.tsx";
+import {
+  failureText,
+  type GatewayFigures,
+  type GatewayState,
+  type KeyFailure,
+  type NamedSums,
+} from "./operation/answers.ts";
+import { ProviderKeys } from "./operation/provider-keys.tsx";
+import { CircuitHistory } from "./operation/state-panels.tsx";
+import { PROVIDERS_PATH, ProviderDialog } from "./provider-dialog.tsx";
 
 /** A provider in the answer of GET /v1/admin/providers. */
 export interface Provider extends ConfigurationEntry {
@@ -28,6 +38,11 @@ export interface Provider extends ConfigurationEntry {
     readonly circuit: "closed" | "open" | "half-open";
     readonly running: number;
     readonly latency_ms: number | null;
+    readonly last_failure: {
+      readonly kind: string;
+      readonly status: number | null;
+      readonly at: string;
+    } | null;
   }[];
 }
 
@@ -43,7 +58,18 @@ type ProviderAction =
   | { readonly kind: "add" }
   | { readonly kind: "test" | "delete" | "edit" | "history"; readonly provider: Provider };
 
-function columns(onAction: (action: ProviderAction) => void): Column<Provider>[] {
+/** Records of providers, beside their configuration. */
+interface ProviderRecords {
+  readonly failures: readonly KeyFailure[];
+  /** Figures of the last 24 hours, over all instances. */
+  readonly sums: readonly NamedSums[] | undefined;
+}
+
+function columns(
+  onAction: (action: ProviderAction) => void,
+  { failures, sums }: ProviderRecords,
+): Column<Provider>[] {
+  const sumsOf = (id: string) => sums?.find((one) => one.id === id);
   return [
     {
       title: "Provider",
@@ -65,11 +91,31 @@ function columns(onAction: (action: ProviderAction) => void): Column<Provider>[]
       cell: (provider) => (
         <span>
           {SOURCES[provider.source]}
-          <Keys provider={provider} />
+          <Keys
+            provider={provider}
+            failures={failures.filter((one) => one.provider === provider.id)}
+          />
         </span>
       ),
     },
     { title: "Models", isNumber: true, cell: ({ models }) => integer(models) },
+    {
+      title: "Errors, 24 h",
+      isNumber: true,
+      cell: ({ id }) => {
+        const { requests = 0, errors = 0 } = sumsOf(id) ?? {};
+        return requests === 0 ? "—" : percent(errors / requests);
+      },
+    },
+    {
+      title: "p95, 24 h",
+      isNumber: true,
+      isSecondary: true,
+      cell: ({ id }) => {
+        const ms = sumsOf(id)?.p95_ms ?? null;
+        return ms === null ? "—" : duration(ms);
+      },
+    },
     {
       title: "Running calls",
       isNumber: true,
@@ -110,16 +156,15 @@ function columns(onAction: (action: ProviderAction) => void): Column<Provider>[]
   ];
 }
 
-/** The first characters of the keys, and their weights. Several keys are folded. */
-function Keys({ provider }: { readonly provider: Provider }) {
-  const { key_prefix: prefix, api_keys: keys } = provider;
-  if (keys === undefined) return prefix && <span class="sub code">{prefix}…</span>;
-  return (
-    <details class="fold">
-      <summary>{keys.length === 1 ? "1 key" : `${keys.length} keys`}</summary>
-      <KeyList keys={keys} />
-    </details>
-  );
+interface KeysProps {
+  readonly provider: Provider;
+  readonly failures: readonly KeyFailure[];
+}
+
+function Keys({ provider, failures }: KeysProps) {
+  const { key_prefix: prefix, api_keys: keys, endpoints } = provider;
+  const all = keys ?? (prefix === undefined ? [] : [{ key_prefix: prefix }]);
+  return all.length === 0 ? null : <ProviderKeys keys={all} {...{ endpoints, failures }} />;
 }
 
 /** The endpoints of a provider. Failing endpoints come first. The list is folded if none is failing. */
@@ -138,6 +183,16 @@ function Endpoints({ endpoints }: Pick<Provider, "endpoints">) {
             <span class="code">{endpoint.id}</span>{" "}
             {endpoint.circuit !== "closed" && <Badge tone="bad">circuit {endpoint.circuit}</Badge>}
             <span class="sub">
+              {endpoint.last_failure !== null && (
+                <>
+                  Last failure:{" "}
+                  {failureText({
+                    failure_kind: endpoint.last_failure.kind,
+                    failure_status: endpoint.last_failure.status,
+                  })}
+                  , <Time iso={endpoint.last_failure.at} />.{" "}
+                </>
+              )}
               {endpoint.latency_ms === null ? "No answer yet" : duration(endpoint.latency_ms)},{" "}
               {integer(endpoint.running)} running
             </span>
@@ -154,10 +209,19 @@ export function ProvidersPage() {
   const { data, error, reload } = useResource<{ instance_id: string; data: Provider[] }>(
     PROVIDERS_PATH,
   );
+  const state = useResource<GatewayState>("operation/state");
+  const [span] = useState(() => new URLSearchParams(spanParameters(rangeFrom("24h", Date.now()))));
+  const figures = useResource<GatewayFigures>(`operation/figures?${span}`);
+  const records = { failures: state.data?.key_failures ?? [], sums: figures.data?.providers };
+  const refresh = () => {
+    reload();
+    state.reload();
+    figures.reload();
+  };
   return (
     <>
       <PageHead title="Providers">
-        <Button onClick={reload}>Refresh</Button>
+        <Button onClick={refresh}>Refresh</Button>
         <Button needs="operator" variant="primary" onClick={() => setAction({ kind: "add" })}>
           Add provider
         </Button>
@@ -175,7 +239,7 @@ export function ProvidersPage() {
       >
         <Table
           label="Providers"
-          columns={columns(setAction)}
+          columns={columns(setAction, records)}
           rows={data?.data}
           error={error}
           keyOf={({ id }) => id}
@@ -186,6 +250,7 @@ export function ProvidersPage() {
           }
         />
       </Panel>
+      <CircuitHistory state={state} />
       <ActionDialog action={action} onChanged={reload} onClose={() => setAction(undefined)} />
     </>
   );

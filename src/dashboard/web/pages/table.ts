@@ -14,6 +14,7 @@ import { ModelsPage } from "./models.tsx";
 import { BatchesPage } from "./objects/batches.tsx";
 import { FineTuningPage } from "./objects/fine-tuning.tsx";
 import { STORAGE_SECTIONS, StoragePage } from "./objects/storage.tsx";
+import { OperationPage } from "./operation/overview.tsx";
 import { OrganizationsPage } from "./organizations.tsx";
 import { OverviewPage } from "./overview.tsx";
 import { MembersPage } from "./people/members.tsx";
@@ -74,6 +75,10 @@ const PAGES: readonly DashboardPage[] = [
   {
     ...{ name: "", title: "Overview", icon: "layout-dashboard", ...organization },
     ...{ needs: "usage:read", isForAll: true, Page: OverviewPage },
+  },
+  {
+    ...{ name: "", title: "Overview", icon: "layout-dashboard", ...operator },
+    Page: OperationPage,
   },
   {
     ...{ name: "usage", title: "Usage", icon: "chart-column", group: "Monitor" },

@@ -248,7 +248,7 @@ export class Failover {
     this.#span?.end(isSuccess ? undefined : "unavailable", {
       "gen_ai.usage.output_tokens": outputTokens,
     });
-    if (!isSuccess) this.#endpoint!.turn("fail", undefined);
+    if (!isSuccess) this.#endpoint!.turn("fail", BROKEN_OFF);
     else {
       const totalMs = this.#dependencies.steadyClock.nowMs() - this.#startedMs;
       const answeredMs = this.#answeredMs - this.#startedMs;
@@ -438,10 +438,15 @@ function noteFailure(endpoint: EndpointCell, error: unknown): ProviderFailure {
     error.kind === "aborted" ||
     error.lostUsedConnection;
   if (isNeutral) endpoint.turn("leave", undefined);
-  else endpoint.turn("fail", pauseAfter(error));
+  else {
+    const { kind, status } = error;
+    endpoint.turn("fail", { kind, status, retryAfterMs: pauseAfter(error) });
+  }
   return error;
 }
 
+/** An answer that began and did not end as it should. */
+const BROKEN_OFF = { kind: "unavailable", status: undefined, retryAfterMs: undefined };
 const REJECTED_KEY_PAUSE_MS = 60_000;
 const UNAUTHORIZED = 401;
 

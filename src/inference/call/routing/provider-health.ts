@@ -1,6 +1,8 @@
+import type { EndpointHealth } from "../../../../actors/endpoint/actor.ts";
+import { isoTime } from "../../../lib/utc-time.ts";
 import type { CatalogueViews } from "../../../providers/catalogue/catalogue-views.ts";
 import type { Provider } from "../../../providers/interface.ts";
-import type { EndpointActors } from "./failover.ts";
+import { type EndpointActors, measuredEndpoint } from "./failover.ts";
 import { endpointIdsOf } from "./plan-route.ts";
 
 export interface ProviderHealthDependencies {
@@ -16,6 +18,22 @@ interface EndpointReport {
   readonly running: number;
   /** Measured latency. Null if no call has succeeded since the actor was loaded. */
   readonly latency_ms: number | null;
+  /** The last failed call. Null if none has failed since the actor was loaded. */
+  readonly last_failure: FailureReport | null;
+}
+
+interface FailureReport {
+  readonly kind: string;
+  readonly status: number | null;
+  readonly at: string;
+}
+
+/** An endpoint that was called recently: a provider with one of its keys, and a model. */
+export interface MeasuredEndpoint extends EndpointHealth {
+  readonly providerId: string;
+  /** Position of the key in the configuration, from 1. */
+  readonly keyPosition: number;
+  readonly endpointId: string;
 }
 
 /**
@@ -49,12 +67,46 @@ export class ProviderHealth {
     return { instance_id: instanceId, data };
   }
 
+  /** Returns the endpoints that this instance has called recently. */
+  measured(): MeasuredEndpoint[] {
+    const { models, providers, endpoints } = this.#dependencies;
+    const found = new Map<string, MeasuredEndpoint>();
+    for (const model of models.all.all()) {
+      for (const endpoint of model.endpoints) {
+        const providerId = endpoint.provider;
+        for (const [at, endpointId] of endpointIdsOf(
+          endpoint,
+          providers.get(providerId),
+        ).entries()) {
+          if (found.has(endpointId)) continue;
+          const health = measuredEndpoint(endpoints, endpointId);
+          if (health === undefined) continue;
+          found.set(endpointId, { ...health, providerId, keyPosition: at + 1, endpointId });
+        }
+      }
+    }
+    return [...found.values()];
+  }
+
   #endpoint(id: string): EndpointReport {
-    const actor = this.#dependencies.endpoints.peek(id);
+    const health = measuredEndpoint(this.#dependencies.endpoints, id);
     // An endpoint that was not called recently is not in memory.
-    if (actor?.isActive !== true) return { id, circuit: "closed", running: 0, latency_ms: null };
-    const { circuit, running, latencyMs } = actor.turn("health", undefined);
-    return { id, circuit, running, latency_ms: latencyMs === 0 ? null : Math.round(latencyMs) };
+    if (health === undefined) {
+      return { id, circuit: "closed", running: 0, latency_ms: null, last_failure: null };
+    }
+    const { circuit, running, latencyMs, lastFailure } = health;
+    return {
+      ...{ id, circuit, running },
+      latency_ms: latencyMs === 0 ? null : Math.round(latencyMs),
+      last_failure:
+        lastFailure === undefined
+          ? null
+          : {
+              kind: lastFailure.kind,
+              status: lastFailure.status ?? null,
+              at: isoTime(lastFailure.atMs),
+            },
+    };
   }
 }
 
