@@ -2,6 +2,7 @@ import { Type } from "typebox";
 import type { Database } from "../../db/client.ts";
 import { findReplenishment } from "../../db/queries/auto-replenish.ts";
 import { findTroubles, type Troubles } from "../../db/queries/dashboard-figures.ts";
+import { findObjectIssues, type ObjectIssue } from "../../db/queries/object-issues.ts";
 import { findOperatedOrganization } from "../../db/queries/organizations.ts";
 import { listUsage, type UsageInterval, type UsageRow } from "../../db/queries/usage.ts";
 import { listLatencies } from "../../db/queries/usage-latency.ts";
@@ -9,7 +10,7 @@ import { replenishStatus } from "../billing/payments/auto-replenish.ts";
 import { bringUsageUpToDate } from "../billing/usage/usage.ts";
 import { jsonResponse } from "../http/error-response.ts";
 import { nullable, type RouteDefinition } from "../http/route.ts";
-import { type ApiKeyRecord, holdsScope } from "../lib/api-key-record.ts";
+import { type ApiKeyRecord, holdsScope, type Scope } from "../lib/api-key-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { usdNumber } from "../lib/money.ts";
 import { isoTime } from "../lib/utc-time.ts";
@@ -80,6 +81,13 @@ const overview = Type.Object({
     ),
     provider_keys: Type.Array(Type.Object({ provider: Type.String(), name: Type.String() })),
   }),
+  object_issues: Type.Array(
+    Type.Object(
+      { kind: Type.Enum(["batch", "fine_tuning_job", "vector_store", "payment", "budget"]) },
+      { additionalProperties: true },
+    ),
+    { description: "Failed jobs, files and payments of the last day, and used up budgets" },
+  ),
 });
 
 /** Returns the route for the overview of an organization: its spend by UTC day, and its last 24 hours. */
@@ -121,17 +129,20 @@ async function overviewOf({ sql, clock }: OverviewDependencies, key: ApiKeyRecor
     const open = { keyId: undefined, model: undefined, beforeMs: undefined };
     return (await listUsage(sql, { ...listing, ...open })).rows;
   };
-  const [days, hours, latencies, organization, replenishment, troubles] = await Promise.all([
-    usage("day", Math.min(monthMs, todayMs - AVERAGED_DAYS * DAY_MS)),
-    usage("hour", firstHourMs),
-    listLatencies(sql, {
-      ...{ organizationId, interval: "hour", fromMs: firstHourMs, beforeMs: undefined },
-      ...{ limit: MAX_INTERVALS, offset: 0 },
-    }),
-    findOperatedOrganization(sql, organizationId),
-    findReplenishment(sql, organizationId),
-    findTroubles(sql, organizationId, nowMs - HOUR_MS),
-  ]);
+  const [days, hours, latencies, organization, replenishment, troubles, issues] = await Promise.all(
+    [
+      usage("day", Math.min(monthMs, todayMs - AVERAGED_DAYS * DAY_MS)),
+      usage("hour", firstHourMs),
+      listLatencies(sql, {
+        ...{ organizationId, interval: "hour", fromMs: firstHourMs, beforeMs: undefined },
+        ...{ limit: MAX_INTERVALS, offset: 0 },
+      }),
+      findOperatedOrganization(sql, organizationId),
+      findReplenishment(sql, organizationId),
+      findTroubles(sql, organizationId, nowMs - HOUR_MS),
+      findObjectIssues(sql, organizationId, nowMs),
+    ],
+  );
   const between = (fromMs: number, beforeMs: number) =>
     days.filter(({ startMs }) => startMs >= fromMs && startMs < beforeMs);
   const { balanceNano, creditLimitNano, createdAtMs } = organization!;
@@ -167,8 +178,24 @@ async function overviewOf({ sql, clock }: OverviewDependencies, key: ApiKeyRecor
       };
     }),
     troubles: troublesShape(troubles, key),
+    object_issues: issues
+      .filter(({ kind }) => holdsScope(key, ISSUE_SCOPES[kind]))
+      .map((issue) =>
+        issue.kind === "payment"
+          ? { kind: issue.kind, amount_usd: usdNumber(issue.amountNano), message: issue.message }
+          : issue,
+      ),
   };
 }
+
+/** Scopes of the routes that show the objects. */
+const ISSUE_SCOPES: Readonly<Record<ObjectIssue["kind"], Scope>> = {
+  batch: "files:read",
+  fine_tuning_job: "fine_tuning",
+  vector_store: "files:read",
+  payment: "billing:read",
+  budget: "keys:manage",
+};
 
 function sumOf(rows: readonly UsageRow[]) {
   return {

@@ -88,6 +88,7 @@ const PAGES = [
   ["/dashboard", "Dashboard", "dashboard/assets"],
   ["/dashboard/:page", "Dashboard page", "assets"],
   ["/dashboard/settings/:section", "Dashboard settings section", "../assets"],
+  ["/dashboard/responses/:section", "Dashboard responses section", "../assets"],
   ["/dashboard/storage/:section", "Dashboard storage section", "../assets"],
 ] as const;
 

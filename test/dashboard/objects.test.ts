@@ -371,3 +371,38 @@ test("the response cache shows its answers by model, its hits and what they save
   expect((await json(here.developer, "GET", "cache")).http).toBe(403);
   expect((await json(elsewhere, "GET", "cache")).entries).toBe(0);
 });
+
+test("the overview lists what failed, for roles that see it, and not after a day", async () => {
+  const { sql, organizationId } = gateway;
+  const { store, file } = gateway.objects;
+  await sql`UPDATE fine_tuning_jobs SET status = 'failed', finished_at = now() WHERE id = ${gateway.objects.job}`;
+  await sql`INSERT INTO vector_store_files (id, organization_id, vector_store_id, file_id, status, attributes,
+      max_chunk_tokens, overlap_tokens, created_at)
+    VALUES ('vsf_failed', ${organizationId}, ${store}, ${file}, 'failed', '{}', 800, 400, now())`;
+  const key = await addSecretKey(gateway, { dailyBudgetNano: 1_000n, name: "almost empty" });
+  const spent = { model: "sandbox/chat", messages: [{ role: "user", content: "hi" }] };
+  expect((await gateway.request("POST", "/v1/chat/completions", spent, { key })).status).toBe(402);
+  const [row] = await sql<{ id: string }[]>`SELECT id FROM api_keys WHERE name = 'almost empty'`;
+  const today = new Date().toISOString().slice(0, 10);
+  await sql`INSERT INTO accounts (id, kind, organization_id, key_id, period_start, posted_nano)
+    VALUES (${`day:${row!.id}:${today}`}, 'day', ${organizationId}, ${row!.id}, ${today}, 990)
+    ON CONFLICT (id) DO UPDATE SET posted_nano = 990`;
+  const issuesOf = async (browser: DashboardBrowser): Promise<Json[]> =>
+    ((await (await browser.call("GET", "overview")).json()) as Json).object_issues;
+  const issues = await until("the rejected request is recorded", async () => {
+    const found = await issuesOf(here.owner);
+    return found.some(({ kind }) => kind === "budget") ? found : undefined;
+  });
+  expect(issues).toContainEqual({
+    kind: "fine_tuning_job",
+    id: gateway.objects.job,
+    model: expect.any(String),
+  });
+  expect(issues).toContainEqual({ kind: "vector_store", id: store, name: MARK, failed: 1 });
+  expect(issues).toContainEqual({ kind: "budget", subject: "key", name: "almost empty" });
+  expect(issues).toContainEqual(expect.objectContaining({ kind: "batch", failed: 80, total: 80 }));
+  expect((await issuesOf(here.billing)).map(({ kind }) => kind)).not.toContain("batch");
+  expect(await issuesOf(elsewhere)).toEqual([]);
+  await sql`UPDATE batches SET ended_at = ended_at - interval '25 hours' WHERE ended_at IS NOT NULL`;
+  expect((await issuesOf(here.owner)).map(({ kind }) => kind)).not.toContain("batch");
+});

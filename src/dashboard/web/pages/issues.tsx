@@ -13,11 +13,19 @@ interface IssuesProps {
 export function Issues({ overview, isUnused }: IssuesProps) {
   const { failures, webhooks, provider_keys: providerKeys } = overview.troubles;
   const balanceIssues = moneyIssues(overview);
-  if (balanceIssues.length + failures.length + webhooks.length + providerKeys.length === 0) {
+  const objectIssues = overview.object_issues;
+  if (
+    objectIssues.length +
+      balanceIssues.length +
+      failures.length +
+      webhooks.length +
+      providerKeys.length ===
+    0
+  ) {
     return isUnused ? null : (
       <p class="all-well">
-        No issues: no request was rejected or failed in the last hour, and webhooks and provider
-        keys work.
+        No issues: no request was rejected or failed in the last hour, no job failed in the last
+        day, and webhooks and provider keys work.
       </p>
     );
   }
@@ -25,6 +33,11 @@ export function Issues({ overview, isUnused }: IssuesProps) {
     <Panel title="Current issues">
       <ul class="troubles">
         {balanceIssues}
+        {objectIssues.map((issue, position) => (
+          <li key={position} class={issue.kind === "budget" ? undefined : "bad"}>
+            <ObjectIssueText issue={issue} />
+          </li>
+        ))}
         {failures.map(({ error_code: code, count }) => (
           <FailureTrouble key={code} code={code} count={count} />
         ))}
@@ -52,6 +65,83 @@ export function Issues({ overview, isUnused }: IssuesProps) {
       </ul>
     </Panel>
   );
+}
+
+/** A failure outside of requests, in the answer of GET overview. */
+export type ObjectIssue =
+  | {
+      readonly kind: "batch";
+      readonly id: string;
+      readonly failed: number;
+      readonly total: number;
+    }
+  | { readonly kind: "fine_tuning_job"; readonly id: string; readonly model: string }
+  | {
+      readonly kind: "vector_store";
+      readonly id: string;
+      readonly name: string | null;
+      readonly failed: number;
+    }
+  | { readonly kind: "payment"; readonly amount_usd: number; readonly message: string | null }
+  | { readonly kind: "budget"; readonly subject: string; readonly name: string };
+
+/** Pages with the budgets of subjects. */
+const BUDGET_PAGES: Readonly<Record<string, string>> = {
+  ...{ key: "keys", team: "teams", member: "members" },
+};
+
+function ObjectIssueText({ issue }: { readonly issue: ObjectIssue }) {
+  switch (issue.kind) {
+    case "batch": {
+      const { id, failed, total } = issue;
+      return (
+        <>
+          {total === 0
+            ? "The input of a batch was rejected. "
+            : `${integer(failed)} of ${integer(total)} lines of a batch failed. `}
+          <Link page="batches" query={{ id }}>
+            View the errors
+          </Link>
+        </>
+      );
+    }
+    case "fine_tuning_job":
+      return (
+        <>
+          A fine-tuning job of {issue.model} failed.{" "}
+          <Link page="fine-tuning" query={{ id: issue.id }}>
+            View the job
+          </Link>
+        </>
+      );
+    case "vector_store": {
+      const { id, name, failed } = issue;
+      return (
+        <>
+          {failed === 1 ? "1 file" : `${integer(failed)} files`} could not be indexed in the vector
+          store {name ?? id}.{" "}
+          <Link page="storage/vector-stores" query={{ id, status: "failed" }}>
+            View the files
+          </Link>
+        </>
+      );
+    }
+    case "payment":
+      return (
+        <>
+          A payment of {usd(issue.amount_usd)} was declined
+          {issue.message === null ? "." : `: ${issue.message}`}{" "}
+          <Link page="settings/billing">Check the payment method</Link>
+        </>
+      );
+    case "budget":
+      return (
+        <>
+          The budget of the {issue.subject} {issue.name} is used up and rejects requests.{" "}
+          <Link page={BUDGET_PAGES[issue.subject] ?? "budgets"}>Raise the budget</Link>
+        </>
+      );
+  }
 }
 
 const DAY_MS = 86_400_000;

@@ -5,7 +5,7 @@ import { type Column, Table } from "../components/table.tsx";
 import { duration, integer, percent, usd, usdExact } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { gatewayUrl } from "../router.ts";
-import { Issues } from "./issues.tsx";
+import { Issues, type ObjectIssue } from "./issues.tsx";
 import { useKeyNames } from "./key-names.ts";
 import { IncompleteFigures } from "./usage.tsx";
 import type { UsageRow } from "./usage-rows.ts";
@@ -50,6 +50,7 @@ export interface Overview {
   readonly replenishing: "off" | "active" | "retrying" | "stopped";
   readonly hours: readonly Hour[];
   readonly troubles: Troubles;
+  readonly object_issues: readonly ObjectIssue[];
 }
 
 const MS_PER_SECOND = 1_000;

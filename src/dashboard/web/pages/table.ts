@@ -12,7 +12,9 @@ import { IdentityProvidersPage } from "./identity-providers.tsx";
 import { KeysPage } from "./keys.tsx";
 import { ModelsPage } from "./models.tsx";
 import { BatchesPage } from "./objects/batches.tsx";
+import { BudgetsPage } from "./objects/budgets.tsx";
 import { FineTuningPage } from "./objects/fine-tuning.tsx";
+import { RESPONSE_SECTIONS, ResponsesPage } from "./objects/responses.tsx";
 import { STORAGE_SECTIONS, StoragePage } from "./objects/storage.tsx";
 import { OperationPage } from "./operation/overview.tsx";
 import { OrganizationsPage } from "./organizations.tsx";
@@ -109,6 +111,11 @@ const PAGES: readonly DashboardPage[] = [
     ...{ ...organization, needs: "fine_tuning", Page: FineTuningPage },
   },
   {
+    ...{ name: "responses", title: "Responses", icon: "messages-square", group: "Build" },
+    ...{ ...organization, needs: "responses", Page: ResponsesPage },
+    sections: RESPONSE_SECTIONS.map(({ name }) => name),
+  },
+  {
     ...{ name: "storage", title: "Storage", icon: "archive", group: "Build" },
     ...{ ...organization, needs: "files:read", Page: StoragePage },
     sections: STORAGE_SECTIONS.map(({ name }) => name),
@@ -124,6 +131,10 @@ const PAGES: readonly DashboardPage[] = [
   {
     ...{ name: "teams", title: "Teams", icon: "users-round", group: "Access" },
     ...{ ...organization, needs: "keys:manage", isForAll: true, Page: TeamsPage },
+  },
+  {
+    ...{ name: "budgets", title: "Budgets", icon: "gauge", group: "Access" },
+    ...{ ...organization, needs: "keys:manage", isForAll: true, Page: BudgetsPage },
   },
   {
     ...{ name: "organizations", title: "Organizations", icon: "building-2", group: "Gateway" },

@@ -1,4 +1,5 @@
 import { type Section, Sections } from "../../components/sections.tsx";
+import { CacheSection } from "./cache.tsx";
 import { FilesSection } from "./files.tsx";
 import { VectorStoresSection } from "./vector-stores.tsx";
 
@@ -9,6 +10,10 @@ export const STORAGE_SECTIONS: readonly Section[] = [
     title: "Vector stores",
     needs: "files:read",
     Section: VectorStoresSection,
+  },
+  {
+    ...{ name: "cache", title: "Response cache" },
+    ...{ needs: "cache:manage" as const, Section: CacheSection },
   },
 ];
 
