@@ -160,7 +160,7 @@ function SearchField({ value, onChange }: SearchProps) {
       type="search"
       value={text}
       onInput={setText}
-      placeholder="Id, or words of a description"
+      placeholder="Id or description"
     />
   );
 }
@@ -220,7 +220,7 @@ function Source({ transaction }: { readonly transaction: Transaction }) {
   const request = requestId ?? refundedId ?? undefined;
   if (request !== undefined) {
     return (
-      <Link page="requests" query={{ id: request }} class="sub">
+      <Link page="requests" query={{ id: request }}>
         {requestId === undefined ? "Refunded request" : "Request"}
       </Link>
     );
@@ -228,14 +228,11 @@ function Source({ transaction }: { readonly transaction: Transaction }) {
   if (payment === undefined) return <ShortId id={id} isSub />;
   const { receipt_url: receipt } = transaction;
   return (
-    <span class="sub">
-      {payment.method === null ? "Payment" : methodTitle({ type: "card", ...payment.method })}
-      {receipt !== undefined && (
-        <>
-          {" · "}
-          <OutsideLink href={receipt}>Receipt</OutsideLink>
-        </>
-      )}
-    </span>
+    <>
+      <span class="sub">
+        {payment.method === null ? "Payment" : methodTitle({ type: "card", ...payment.method })}
+      </span>
+      {receipt !== undefined && <OutsideLink href={receipt}>Receipt</OutsideLink>}
+    </>
   );
 }

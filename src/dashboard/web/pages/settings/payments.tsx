@@ -107,11 +107,8 @@ const COLUMNS: readonly Column<Payment>[] = [
             {description}
           </Link>
         )}
-        <span class="sub">
-          {method !== null && methodTitle({ type: "card", ...method })}
-          {method !== null && receipt !== null && " · "}
-          {receipt !== null && <OutsideLink href={receipt}>Receipt</OutsideLink>}
-        </span>
+        {method !== null && <span class="sub">{methodTitle({ type: "card", ...method })}</span>}
+        {receipt !== null && <OutsideLink href={receipt}>Receipt</OutsideLink>}
       </span>
     ),
   },

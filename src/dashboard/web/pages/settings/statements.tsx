@@ -2,7 +2,7 @@ import { Button } from "../../components/controls.tsx";
 import { Badge, Empty, Figure, Figures, Panel } from "../../components/display.tsx";
 import { type Column, Table } from "../../components/table.tsx";
 import { download } from "../../download.ts";
-import { usd } from "../../format.ts";
+import { usd, usdExact } from "../../format.ts";
 import type { Resource } from "../../resource.ts";
 
 /** A month in the answer of GET /v1/billing/statements. */
@@ -35,12 +35,12 @@ export function BalanceFigures({ statements }: { readonly statements: StatementL
   const months = statements?.data;
   return (
     <Figures>
-      <Figure label="Balance" value={months && usd(months[0]?.closing_balance_usd ?? 0)} />
+      <Figure label="Balance" value={months && amountText(months[0]?.closing_balance_usd ?? 0)} />
       {MOVEMENTS.map(([column, title], index) => (
         <Figure
           key={column}
           label={`${index === 0 ? "=" : "+"} ${title}`}
-          value={months && usd(months.reduce((sum, month) => sum + month[column], 0))}
+          value={months && amountText(months.reduce((sum, month) => sum + month[column], 0))}
         />
       ))}
     </Figures>
@@ -102,7 +102,13 @@ function amount(
   title: string,
   column: Exclude<keyof StatementTotals, "month" | "is_final">,
 ): Column<StatementTotals> {
-  return { title, isNumber: true, cell: (month) => usd(month[column]) };
+  return { title, isNumber: true, cell: (month) => amountText(month[column]) };
+}
+
+/** Formats an amount to the cent, and an amount of less than a cent in full. */
+function amountText(amount: number): string {
+  const nano = Math.round(amount * 1e9);
+  return nano !== 0 && Math.abs(nano) < 1e7 ? usdExact(nano / 1e9) : usd(nano / 1e9);
 }
 
 function monthTitle(month: string): string {
