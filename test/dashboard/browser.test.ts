@@ -376,7 +376,8 @@ browserTest(
     await heading("Organizations");
     const row = page.getByRole("row").filter({ hasText: gateway.organizationId });
     await row.getByText(`Example Ltd.${HOSTILE}`).waitFor();
-    await row.getByRole("button", { name: /^Adjust/ }).click();
+    await row.getByRole("button", { name: /^Actions for/ }).click();
+    await page.getByRole("menuitem", { name: "Adjust balance" }).click();
     await page.getByLabel("Amount").fill("5");
     await page.getByLabel("Description").fill("Goodwill");
     await page.getByRole("button", { name: "Adjust", exact: true }).click();

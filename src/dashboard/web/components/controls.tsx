@@ -104,6 +104,25 @@ interface Rejectable {
   readonly param?: string | undefined;
 }
 
+interface HintProps {
+  readonly id: string;
+  readonly error: string | undefined;
+  readonly children: ComponentChildren;
+}
+
+/** The text below a control: its hint, or the error in place of it, which screen readers announce. */
+function Hint({ id, error, children }: HintProps) {
+  return (
+    <p
+      id={id}
+      class={error === undefined ? "hint" : "hint bad"}
+      role={error === undefined ? undefined : "alert"}
+    >
+      {error ?? children}
+    </p>
+  );
+}
+
 interface FieldProps extends Rejectable {
   readonly label: string;
   readonly value: string;
@@ -173,9 +192,9 @@ export function Field({
         </datalist>
       )}
       {described !== undefined && (
-        <p id={described} class={error === undefined ? "hint" : "hint bad"}>
-          {error ?? hint}
-        </p>
+        <Hint id={described} error={error}>
+          {hint}
+        </Hint>
       )}
     </div>
   );
@@ -220,9 +239,9 @@ export function Area({
         onKeyDown={area.onKeyDown}
       />
       {described !== undefined && (
-        <p id={described} class={error === undefined ? "hint" : "hint bad"}>
-          {error ?? hint}
-        </p>
+        <Hint id={described} error={error}>
+          {hint}
+        </Hint>
       )}
     </div>
   );
@@ -267,9 +286,9 @@ export function Choice({
         ))}
       </select>
       {(error ?? hint) && (
-        <p id={`${id}-hint`} class={error === undefined ? "hint" : "hint bad"}>
-          {error ?? hint}
-        </p>
+        <Hint id={`${id}-hint`} error={error}>
+          {hint}
+        </Hint>
       )}
     </div>
   );

@@ -100,11 +100,6 @@ export function Form({
   return (
     <form ref={form} onSubmit={(event) => void send(event)}>
       <FormFault.Provider value={fieldFault}>{children}</FormFault.Provider>
-      {fieldFault !== undefined && (
-        <p class="unseen" role="alert">
-          {fieldFault.message}
-        </p>
-      )}
       {fault !== undefined && (
         <Notice tone="bad">
           <Fault error={fault} />
