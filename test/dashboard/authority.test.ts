@@ -97,6 +97,12 @@ test("every route below /dashboard/api refuses what another site sends", async (
   const own = [
     ...["GET /session", "POST /session", "DELETE /session", "GET /sign_in", "GET /events"],
     ...["GET /overview", "GET /settings/choices", "GET /settings/plans"],
+    ...[
+      "GET /objects/files",
+      "POST /objects/files/file_1/download_url",
+      "DELETE /objects/files/file_1",
+    ],
+    ...["POST /objects/batches/batch_1/cancel", "POST /objects/responses/resp_1/content"],
     ...["GET /settings/plan-price", "GET /settings/sign-ins", "DELETE /settings/sign-ins/key_1"],
   ];
   for (const route of [...mirrored, ...own]) {
