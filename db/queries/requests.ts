@@ -25,6 +25,8 @@ export interface RequestListing {
   readonly teamId?: string | undefined;
   readonly model: string | undefined;
   readonly status: number | undefined;
+  /** Lowest status. */
+  readonly minStatus?: number | undefined;
   readonly errorCode: string | undefined;
   readonly user: string | undefined;
   readonly sessionId: string | undefined;
@@ -96,7 +98,8 @@ export async function listRequests(sql: Database, listing: RequestListing): Prom
   const { organizationId, limit } = listing;
   const [upper, lower] = await bounds(sql, listing);
   const scanned = scannedRows(listing);
-  const asksFailure = listing.status !== undefined || listing.errorCode !== undefined;
+  const { status, minStatus, errorCode } = listing;
+  const asksFailure = [status, minStatus, errorCode].some((filter) => filter !== undefined);
   const rows = await sql<(RequestRow & { readonly horizon_id: string | null })[]>`
     WITH charged AS MATERIALIZED (
       SELECT t.sequence AS position, '-infinity'::timestamptz AS failed_at, t.request_id AS id,
@@ -303,19 +306,20 @@ async function lastSequence(sql: Database, organizationId: string, ms: number): 
 
 function scannedRows(listing: RequestListing): number {
   if (listing.user !== undefined || listing.sessionId !== undefined) return MAX_DETAILED_ROWS;
-  const { keyId, memberId, teamId, model, status, errorCode, fromMs, beforeMs } = listing;
-  const filters = [keyId, memberId, teamId, model, status, errorCode];
+  const { keyId, memberId, teamId, model, status, minStatus, errorCode } = listing;
+  const filters = [keyId, memberId, teamId, model, status, minStatus, errorCode];
   if (filters.some((filter) => filter !== undefined)) return MAX_FILTERED_ROWS;
-  const isDated = fromMs !== undefined || beforeMs !== undefined;
+  const isDated = listing.fromMs !== undefined || listing.beforeMs !== undefined;
   return isDated ? MAX_DATED_ROWS : listing.limit + 1 + SPARE_ROWS;
 }
 
 /** Returns the condition on charges. `t` is the charge, `e` the row of its failure. */
 function chargedMatches(sql: Database, listing: RequestListing): SqlFragment {
-  const { model, status, errorCode, user, sessionId } = listing;
+  const { model, status, minStatus, errorCode, user, sessionId } = listing;
   return sql`(true ${ofOwner(sql, listing)}
     ${model === undefined ? sql`` : sql`AND t.model IS NOT DISTINCT FROM ${model}`}
     ${status === undefined ? sql`` : sql`AND coalesce(e.status, t.status) IS NOT DISTINCT FROM ${status}::integer`}
+    ${minStatus === undefined ? sql`` : sql`AND coalesce(e.status, t.status, 0) >= ${minStatus}::integer`}
     ${errorCode === undefined ? sql`` : sql`AND ${chargedErrorCode(sql, sql`e`)} IS NOT DISTINCT FROM ${errorCode}`}
     ${user === undefined ? sql`` : sql`AND t.details ->> 'user' IS NOT DISTINCT FROM ${user}`}
     ${sessionId === undefined ? sql`` : sql`AND t.details ->> 'session_id' IS NOT DISTINCT FROM ${sessionId}`}
@@ -323,10 +327,11 @@ function chargedMatches(sql: Database, listing: RequestListing): SqlFragment {
 }
 
 function failedMatches(sql: Database, listing: RequestListing): SqlFragment {
-  const { model, status, errorCode, user, sessionId } = listing;
+  const { model, status, minStatus, errorCode, user, sessionId } = listing;
   return sql`(true ${ofOwner(sql, listing)}
     ${model === undefined ? sql`` : sql`AND f.model IS NOT DISTINCT FROM ${model}`}
     ${status === undefined ? sql`` : sql`AND f.status = ${status}::integer`}
+    ${minStatus === undefined ? sql`` : sql`AND f.status >= ${minStatus}::integer`}
     ${errorCode === undefined ? sql`` : sql`AND f.error_code = ${errorCode}`}
     ${user === undefined ? sql`` : sql`AND f.user_name IS NOT DISTINCT FROM ${user}`}
     ${sessionId === undefined ? sql`` : sql`AND f.session_id IS NOT DISTINCT FROM ${sessionId}`}

@@ -36,7 +36,13 @@ const overview = Type.Object({
   }),
   today: Type.Object(sums),
   yesterday: Type.Object(sums),
+  yesterday_so_far: Type.Object(sums, {
+    description: "Yesterday until the hour of the day that is running today",
+  }),
   month: Type.Object(sums),
+  last_month_so_far: Type.Object(sums, {
+    description: "The same days of the month before. The last one until the hour that is running",
+  }),
   balance_usd: nullable(Type.Number({ description: "Null for a key without `billing:read`" })),
   forecast: nullable(
     Type.Object(
@@ -116,8 +122,12 @@ async function overviewOf({ sql, clock }: OverviewDependencies, key: ApiKeyRecor
   const monthMs = Date.UTC(new Date(nowMs).getUTCFullYear(), new Date(nowMs).getUTCMonth());
   const hourMs = nowMs - (nowMs % HOUR_MS);
   const firstHourMs = hourMs - (SHOWN_HOURS - 1) * HOUR_MS;
+  const yesterdayMs = todayMs - DAY_MS;
+  const lastMonthMs = Date.UTC(new Date(nowMs).getUTCFullYear(), new Date(nowMs).getUTCMonth() - 1);
+  // The month before can have fewer days.
+  const lastMonthEndMs = Math.min(lastMonthMs + hourMs + HOUR_MS - monthMs, monthMs);
   const isComplete = await bringUsageUpToDate(sql, organizationId);
-  const usage = async (interval: UsageInterval, fromMs: number) => {
+  const usage = async (interval: UsageInterval, fromMs: number, beforeMs?: number) => {
     const listing = {
       organizationId,
       interval,
@@ -126,23 +136,24 @@ async function overviewOf({ sql, clock }: OverviewDependencies, key: ApiKeyRecor
       limit: MAX_INTERVALS,
       offset: 0,
     };
-    const open = { keyId: undefined, model: undefined, beforeMs: undefined };
-    return (await listUsage(sql, { ...listing, ...open })).rows;
+    const unfiltered = { keyId: undefined, model: undefined };
+    return (await listUsage(sql, { ...listing, ...unfiltered, beforeMs })).rows;
   };
-  const [days, hours, latencies, organization, replenishment, troubles, issues] = await Promise.all(
-    [
-      usage("day", Math.min(monthMs, todayMs - AVERAGED_DAYS * DAY_MS)),
-      usage("hour", firstHourMs),
-      listLatencies(sql, {
-        ...{ organizationId, interval: "hour", fromMs: firstHourMs, beforeMs: undefined },
-        ...{ limit: MAX_INTERVALS, offset: 0 },
-      }),
-      findOperatedOrganization(sql, organizationId),
-      findReplenishment(sql, organizationId),
-      findTroubles(sql, organizationId, nowMs - HOUR_MS),
-      findObjectIssues(sql, organizationId, nowMs),
-    ],
-  );
+  const [days, hours, yesterday, lastMonth, latencies, ...others] = await Promise.all([
+    usage("day", Math.min(monthMs, todayMs - AVERAGED_DAYS * DAY_MS)),
+    usage("hour", firstHourMs),
+    usage("day", yesterdayMs, hourMs + HOUR_MS - DAY_MS),
+    usage("month", lastMonthMs, lastMonthEndMs),
+    listLatencies(sql, {
+      ...{ organizationId, interval: "hour", fromMs: firstHourMs, beforeMs: undefined },
+      ...{ limit: MAX_INTERVALS, offset: 0 },
+    }),
+    findOperatedOrganization(sql, organizationId),
+    findReplenishment(sql, organizationId),
+    findTroubles(sql, organizationId, nowMs - HOUR_MS),
+    findObjectIssues(sql, organizationId, nowMs),
+  ]);
+  const [organization, replenishment, troubles, issues] = others;
   const between = (fromMs: number, beforeMs: number) =>
     days.filter(({ startMs }) => startMs >= fromMs && startMs < beforeMs);
   const { balanceNano, creditLimitNano, createdAtMs } = organization!;
@@ -150,8 +161,10 @@ async function overviewOf({ sql, clock }: OverviewDependencies, key: ApiKeyRecor
   return {
     is_complete: isComplete,
     today: sumOf(between(todayMs, todayMs + DAY_MS)),
-    yesterday: sumOf(between(todayMs - DAY_MS, todayMs)),
+    yesterday: sumOf(between(yesterdayMs, todayMs)),
+    yesterday_so_far: sumOf(yesterday),
     month: sumOf(days.filter(({ startMs }) => startMs >= monthMs)),
+    last_month_so_far: sumOf(lastMonth),
     balance_usd: showsBalance ? usdNumber(balanceNano) : null,
     forecast: showsBalance
       ? forecastOf({

@@ -309,6 +309,9 @@ describe("pages of charged and failed requests", () => {
     await expectFound("key_id=key_a", ({ key_id }) => key_id === "key_a");
     await expectFound("model=test/x", ({ model }) => model === "test/x");
     await expectFound("status=200", ({ status }) => status === 200);
+    await expectFound("min_status=400", ({ status }) => status >= 400);
+    await expectFound("min_status=200&key_id=key_a", ({ key_id }) => key_id === "key_a");
+    expect(await walk("min_status=403", managementKey)).toEqual([]);
     await expectFound("error_code=insufficient_credits", ({ status }) => status === 402);
     await expectFound("user=even&status=402", (request) => {
       return request.user === "even" && request.status === 402;

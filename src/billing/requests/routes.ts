@@ -39,6 +39,9 @@ const requestsQuery = Type.Object(
     member_id: filter(128),
     model: filter(256),
     status: Type.Optional(Type.Integer({ minimum: 100, maximum: 599 })),
+    min_status: Type.Optional(
+      Type.Integer({ minimum: 100, maximum: 599, description: "400 lists failed requests." }),
+    ),
     error_code: filter(128),
     user: filter(512),
     session_id: filter(256),
@@ -58,6 +61,7 @@ interface RequestsQuery extends TimeSpanQuery {
   readonly member_id?: string;
   readonly model?: string;
   readonly status?: number;
+  readonly min_status?: number;
   readonly error_code?: string;
   readonly user?: string;
   readonly session_id?: string;
@@ -279,6 +283,7 @@ async function readPage(
     ...{ organizationId, keyId, memberId, teamId: query.team_id },
     model: query.model,
     status: query.status,
+    minStatus: query.min_status,
     errorCode: query.error_code,
     user: query.user,
     sessionId: query.session_id,

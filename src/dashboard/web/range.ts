@@ -16,7 +16,7 @@ const MS_PER_SECOND = 1_000;
 export type Interval = "hour" | "day" | "month";
 export type RangeId = "24h" | "7d" | "30d" | "month";
 
-interface Period {
+export interface Period {
   /** Start in milliseconds since the epoch, inclusive. The start of an hour in UTC. */
   readonly fromMs: number;
   /** End in milliseconds since the epoch, exclusive. The start of an hour in UTC. */

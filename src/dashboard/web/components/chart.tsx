@@ -1,6 +1,14 @@
 import { useRef } from "preact/hooks";
 import type uPlot from "uplot";
-import { barPaths, baseOptions, colorOf, intervalOf, startLabel, usePlot } from "./plot.ts";
+import {
+  barPaths,
+  baseOptions,
+  colorOf,
+  formatOrDash,
+  intervalOf,
+  startLabel,
+  usePlot,
+} from "./plot.ts";
 
 export interface Series {
   readonly label: string;
@@ -72,10 +80,6 @@ export function Chart(props: ChartProps) {
       </div>
     </figure>
   );
-}
-
-function formatOrDash(value: number | null | undefined, format: (value: number) => string): string {
-  return value === null || value === undefined ? "—" : format(value);
 }
 
 function optionsOf(

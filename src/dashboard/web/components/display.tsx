@@ -1,6 +1,6 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { clock, date, dateTime, relative, utc } from "../format.ts";
+import { approximate, clock, date, dateTime, relative, utc } from "../format.ts";
 import { retryFailed } from "../resource.ts";
 
 interface PageHeadProps {
@@ -161,7 +161,7 @@ const MINUTE_MS = 60_000;
 
 interface TimeProps {
   readonly iso: string | null;
-  readonly form?: "relative" | "exact" | "date" | "clock";
+  readonly form?: "relative" | "exact" | "date" | "clock" | "approximate";
   /** Text if there is no time. */
   readonly otherwise?: string;
 }
@@ -179,6 +179,7 @@ export function Time({ iso, form = "relative", otherwise = "—" }: TimeProps) {
     exact: dateTime,
     date,
     clock,
+    approximate,
   };
   return (
     <time dateTime={iso} title={utc(iso)}>
@@ -192,7 +193,7 @@ interface MeterProps {
   readonly share: number;
   readonly text: string;
   /** The color. Absent: it shows how much of a limit is used. */
-  readonly tone?: "good" | "warn" | "bad";
+  readonly tone?: "neutral" | "good" | "warn" | "bad";
 }
 
 /** A share as a bar, such as the used share of a limit. */

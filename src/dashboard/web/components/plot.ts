@@ -173,3 +173,11 @@ function hourLabels(splits: readonly number[]): string[] {
     return isNewDay ? `${clock}\n${day}` : clock;
   });
 }
+
+/** Formats a value, or a dash if there is none. */
+export function formatOrDash(
+  value: number | null | undefined,
+  format: (value: number) => string,
+): string {
+  return value === null || value === undefined ? "—" : format(value);
+}

@@ -63,7 +63,7 @@ export function RangePicker({ range, isOptional, hasComparison, change }: RangeP
       {range?.id === "custom" && <Days range={range} onChoose={choose} />}
       {hasComparison && range !== undefined && (
         <Check
-          label="Compare to the period before"
+          label={`Compare to ${range.before.label}`}
           isChecked={useComparison()}
           onChange={(isChecked) => changeQuery({ compare: isChecked ? undefined : "off" })}
         />

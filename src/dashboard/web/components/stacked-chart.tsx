@@ -3,7 +3,15 @@ import type uPlot from "uplot";
 import { hrefOf, navigate } from "../router.ts";
 import { type Part, partAt, topsOf, totalsOf } from "../stack.ts";
 import { Link } from "./controls.tsx";
-import { barPaths, baseOptions, colorOf, intervalOf, startLabel, usePlot } from "./plot.ts";
+import {
+  barPaths,
+  baseOptions,
+  colorOf,
+  formatOrDash,
+  intervalOf,
+  startLabel,
+  usePlot,
+} from "./plot.ts";
 
 /** A page with its query. */
 export interface Destination {
@@ -20,8 +28,10 @@ interface StackedChartProps {
   /** At most `MAX_PARTS` and the rest, as `stackOf` returns them. */
   readonly parts: readonly Part[];
   /** Totals of the period before, drawn as a line. */
-  readonly before?: { readonly label: string; readonly values: readonly number[] } | undefined;
-  readonly height?: number;
+  readonly before?:
+    | { readonly label: string; readonly values: readonly (number | null)[] }
+    | undefined;
+  readonly height?: number | undefined;
   format(value: number): string;
   /** Formats the labels of the value axis. Default: `format`. */
   formatTick?(value: number): string;
@@ -175,7 +185,7 @@ function Tooltip({
           <dt>Total</dt>
           <dd>{format(total!)}</dd>
         </div>
-        {before?.values[index] !== undefined && (
+        {typeof before?.values[index] === "number" && (
           <div class="quiet">
             <dt>{before.label}</dt>
             <dd>{format(before.values[index])}</dd>
@@ -242,7 +252,7 @@ function Numbers({ label, unit, times, parts, before, format, linkTo }: StackedC
                       <td key={part.label}>{format(part.values[index]!)}</td>
                     ))}
                     <td>{format(totals[index]!)}</td>
-                    {before && <td>{format(before.values[index] ?? 0)}</td>}
+                    {before && <td>{formatOrDash(before.values[index], format)}</td>}
                   </tr>
                 );
               })}

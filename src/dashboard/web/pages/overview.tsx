@@ -1,14 +1,30 @@
+import { useMemo } from "preact/hooks";
 import { Chart, type Series } from "../components/chart.tsx";
 import { Code, Link } from "../components/controls.tsx";
-import { Empty, Figure, Figures, Notice, PageHead, Panel, Time } from "../components/display.tsx";
+import { Empty, Figure, Figures, PageHead, Panel, Time } from "../components/display.tsx";
+import { RangePicker, useComparison, useRange } from "../components/range-picker.tsx";
 import { type Column, Table } from "../components/table.tsx";
-import { duration, integer, percent, usd, usdExact } from "../format.ts";
+import { change, duration, integer, percent, usd } from "../format.ts";
+import { intervalTimes, type Period, type Range, rangeQuery, spanParameters } from "../range.ts";
 import { useResource } from "../resource.ts";
 import { gatewayUrl } from "../router.ts";
+import { MAX_PARTS } from "../stack.ts";
 import { Issues, type ObjectIssue } from "./issues.tsx";
 import { useKeyNames } from "./key-names.ts";
-import { IncompleteFigures } from "./usage.tsx";
-import type { UsageRow } from "./usage-rows.ts";
+import { Failure, IncompleteFigures } from "./usage.tsx";
+import { UsageChart } from "./usage-chart.tsx";
+import {
+  ERROR_FILTER,
+  type Group,
+  MAX_ROWS,
+  METRICS,
+  type NameSum,
+  requestsOf,
+  spendText,
+  sumsByName,
+  type UsagePart,
+  type UsageRow,
+} from "./usage-rows.ts";
 
 interface Sum {
   readonly requests: number;
@@ -39,7 +55,11 @@ export interface Overview {
   readonly is_complete: boolean;
   readonly today: Sum;
   readonly yesterday: Sum;
+  /** Yesterday until the same hour. */
+  readonly yesterday_so_far: Sum;
   readonly month: Sum;
+  /** The same days of the month before. */
+  readonly last_month_so_far: Sum;
   /** Null for a key without the scope `billing:read`. */
   readonly balance_usd: number | null;
   readonly forecast: {
@@ -56,34 +76,46 @@ export interface Overview {
 const MS_PER_SECOND = 1_000;
 
 export function OverviewPage() {
-  const { data, error } = useResource<Overview>("overview", true);
+  const { data, error, reload } = useResource<Overview>("overview", true);
   const isUnused = data !== undefined && data.month.requests === 0 && data.yesterday.requests === 0;
   return (
     <>
       <PageHead title="Overview" />
-      {error !== undefined && <Notice tone="bad">{error}</Notice>}
+      {error !== undefined && <Failure error={error} onRetry={reload} />}
       {data?.is_complete === false && <IncompleteFigures />}
       {(data !== undefined || error === undefined) && <Totals overview={data} />}
       {data !== undefined && <Issues overview={data} isUnused={isUnused} />}
-      {isUnused ? <FirstCall /> : data !== undefined && <Hours hours={data.hours} />}
-      {!isUnused && <TopSpenders />}
+      {isUnused ? <FirstCall /> : data !== undefined && <Charts />}
     </>
   );
 }
 
 function Totals({ overview }: { readonly overview: Overview | undefined }) {
-  const { today, yesterday, month } = overview ?? {};
+  const {
+    today,
+    yesterday_so_far: yesterday,
+    month,
+    last_month_so_far: lastMonth,
+  } = overview ?? {};
   return (
     <Figures>
       <Figure
         label="Spend today (UTC)"
         value={today && usd(today.cost_usd)}
-        note={yesterday && `${usd(yesterday.cost_usd)} yesterday`}
+        note={
+          today &&
+          yesterday &&
+          `${change(yesterday.cost_usd, today.cost_usd)} from ${usd(yesterday.cost_usd)} yesterday by this hour`
+        }
       />
       <Figure
-        label="Spend this month"
+        label="Spend this month (UTC)"
         value={month && usd(month.cost_usd)}
-        note={month && `${integer(month.requests)} requests`}
+        note={
+          month &&
+          lastMonth &&
+          `${change(lastMonth.cost_usd, month.cost_usd)} from ${usd(lastMonth.cost_usd)} on the same days of last month`
+        }
       />
       <Figure
         label="Balance"
@@ -93,7 +125,15 @@ function Totals({ overview }: { readonly overview: Overview | undefined }) {
       <Figure
         label="Requests today"
         value={today && integer(today.requests)}
-        note={today && errorsNote(today)}
+        note={
+          today &&
+          yesterday && (
+            <>
+              {change(yesterday.requests, today.requests)} from {integer(yesterday.requests)}
+              <span class="sub">{errorsNote(today)}</span>
+            </>
+          )
+        }
       />
       <LatestTimes label="Latency, p50" hours={overview?.hours} of={["p50_ms", "p95_ms"]} />
       <LatestTimes
@@ -105,7 +145,7 @@ function Totals({ overview }: { readonly overview: Overview | undefined }) {
   );
 }
 
-/** The time at which the balance runs out, and the spend rate of the forecast. */
+/** The estimated time at which the balance runs out, and how it was computed. */
 function Forecast({ overview }: { readonly overview: Overview }) {
   const { balance_usd: balance, forecast, replenishing } = overview;
   if (balance === null) return <>Requires the scope billing:read</>;
@@ -114,16 +154,21 @@ function Forecast({ overview }: { readonly overview: Overview }) {
   const { gone_at: goneAt, usd_a_day: usdADay, pace_of: paceOf } = forecast;
   const span = paceOf === "day" ? "the last 24 hours" : "the last 7 days";
   return (
-    <span title={`At the spend rate of ${span}`}>
+    <>
+      Estimate: lasts{" "}
       {goneAt === null ? (
-        "Lasts more than a year"
+        "more than a year"
       ) : (
         <>
-          Runs out <Time iso={goneAt} />
+          until about <Time iso={goneAt} form="approximate" />
         </>
-      )}{" "}
-      at {usd(usdADay)} a day
-    </span>
+      )}
+      <details class="hint">
+        <summary>How it is computed</summary>
+        Balance and credit limit, divided by {usd(usdADay)} a day. That is the spend of {span}: the
+        gateway takes the last 24 hours or the last 7 days, whichever spent faster.
+      </details>
+    </>
   );
 }
 
@@ -160,79 +205,154 @@ function errorsNote({ requests, errors }: Sum) {
   return `${integer(errors)} ${errors === 1 ? "error" : "errors"}, ${percent(errors / requests)}`;
 }
 
-const CHART_HEIGHT = 170;
+const CHART_HEIGHT = 200;
+const SHOWN_ROWS = 5;
 
-function Hours({ hours }: { readonly hours: readonly Hour[] }) {
-  const times = hours.map(({ date }) => Date.parse(date) / MS_PER_SECOND);
-  const chart = (
-    label: string,
-    series: readonly Series[],
-    format: (value: number) => string,
-    formatTick = format,
-  ) => (
-    <Panel title={label} aside={<span class="quiet">Last 24 hours</span>}>
-      <Chart
-        label={label}
-        times={times}
-        series={series}
-        height={CHART_HEIGHT}
-        format={format}
-        formatTick={formatTick}
-      />
-    </Panel>
+interface Latencies {
+  readonly data: readonly ({ readonly date: string } & Readonly<Record<TimeName, number | null>>)[];
+}
+
+/** The charts of the chosen range, and who spent most in it. */
+function Charts() {
+  const range = useRange("7d");
+  const { interval } = range;
+  const isCompared = useComparison();
+  const path = (parameters: Readonly<Record<string, string>>, period: Period = range) =>
+    `v1/usage?${new URLSearchParams({ ...spanParameters(period), ...parameters })}&limit=${MAX_ROWS}`;
+  const top = { top: String(MAX_PARTS) };
+  const models = useResource<UsagePart>(path({ interval, group_by: "model", ...top }), true);
+  const before = useResource<UsagePart>(
+    isCompared ? path({ interval }, range.before) : undefined,
+    true,
   );
-  const valuesOf = (name: "requests" | "errors" | "cost_usd" | TimeName) =>
-    hours.map((hour) => hour[name]);
-  const times95 = (p50: TimeName, p95: TimeName) => [
-    { label: "p50", values: valuesOf(p50), color: 5 },
-    { label: "p95", values: valuesOf(p95), color: 3 },
-  ];
+  const total = useResource<UsagePart>(path({ interval }), true);
+  const chart = { range, interval, height: CHART_HEIGHT } as const;
+  const aside = <span class="quiet">{range.label}</span>;
+  const error = models.error ?? total.error;
   return (
-    <div class="columns">
-      {chart(
-        "Spend by hour",
-        [{ label: "Spend", values: valuesOf("cost_usd"), color: 1, isBars: true }],
-        usd,
-        usdExact,
+    <>
+      <RangePicker range={range} hasComparison />
+      {error !== undefined && (
+        <Failure
+          error={error}
+          onRetry={() => {
+            models.reload();
+            total.reload();
+          }}
+        />
       )}
-      {chart(
-        "Requests by hour",
-        [
-          { label: "Requests", values: valuesOf("requests"), color: 2, isBars: true },
-          { label: "Errors", values: valuesOf("errors"), color: 4, isBars: true },
-        ],
-        integer,
-      )}
-      {chart("Latency by hour", times95("p50_ms", "p95_ms"), duration)}
-      {chart(
-        "Time to first token by hour",
-        times95("first_token_p50_ms", "first_token_p95_ms"),
-        duration,
-      )}
-    </div>
+      <Panel title="Spend by model" aside={aside}>
+        <UsageChart
+          {...chart}
+          label="Spend by model"
+          metric={METRICS.spend}
+          group="model"
+          rows={models.data?.data ?? NO_ROWS}
+          before={before.data?.data}
+          labelOf={(id) => id ?? "Not found"}
+        />
+      </Panel>
+      <div class="columns">
+        <Panel title="Requests" aside={aside}>
+          <UsageChart
+            {...chart}
+            label="Requests"
+            metric={METRICS.requests}
+            group=""
+            rows={total.data?.data ?? NO_ROWS}
+            before={before.data?.data}
+            labelOf={() => "Requests"}
+          />
+        </Panel>
+        <Panel title="Errors" aside={aside}>
+          <UsageChart
+            {...chart}
+            label="Errors"
+            metric={METRICS.errors}
+            group=""
+            rows={total.data?.data ?? NO_ROWS}
+            before={before.data?.data}
+            filters={ERROR_FILTER}
+            labelOf={() => "Errors"}
+          />
+        </Panel>
+        <LatencyCharts range={range} />
+      </div>
+      <TopSpenders range={range} />
+    </>
   );
 }
 
-const SHOWN_ROWS = 5;
+const NO_ROWS: readonly UsageRow[] = [];
 
-/** The models and keys with the highest cost this month. */
-function TopSpenders() {
-  const now = new Date();
-  const start = new Date(Date.UTC(now.getUTCFullYear(), now.getUTCMonth())).toISOString();
-  const path = (group: string) =>
-    `v1/usage?interval=month&limit=1000&start_date=${start}&group_by=${group}`;
-  const models = useResource<{ data: UsageRow[] }>(path("model"), true);
-  const keys = useResource<{ data: UsageRow[] }>(path("key"), true);
+function LatencyCharts({ range }: { readonly range: Range }) {
+  const { interval } = range;
+  const parameters = new URLSearchParams({ ...spanParameters(range), interval });
+  const { data } = useResource<Latencies>(`v1/usage/latency?${parameters}&limit=${MAX_ROWS}`, true);
+  const times = useMemo(() => intervalTimes(range, interval), [String(parameters)]);
+  const series = useMemo(() => {
+    const rows = new Map(
+      data?.data.map((row) => [Date.parse(row.date) / MS_PER_SECOND, row] as const),
+    );
+    const line = (label: string, name: TimeName, color: number): Series => ({
+      ...{ label, color, values: times.map((time) => rows.get(time)?.[name] ?? null) },
+    });
+    return {
+      total: [line("p50", "p50_ms", 5), line("p95", "p95_ms", 3)],
+      firstToken: [line("p50", "first_token_p50_ms", 5), line("p95", "first_token_p95_ms", 3)],
+    };
+  }, [data, times]);
+  const chart = (label: string, shown: readonly Series[]) => (
+    <Panel title={label} aside={<span class="quiet">{range.label}</span>}>
+      <Chart
+        label={label}
+        unit="time"
+        times={times}
+        series={shown}
+        height={CHART_HEIGHT}
+        format={duration}
+      />
+    </Panel>
+  );
+  return (
+    <>
+      {chart("Latency", series.total)}
+      {chart("Time to first token", series.firstToken)}
+    </>
+  );
+}
+
+/** The models and keys with the highest cost in the range. */
+function TopSpenders({ range }: { readonly range: Range }) {
+  const top = (group: Group) =>
+    `v1/usage?${new URLSearchParams({ ...spanParameters(range), interval: "month", group_by: group })}` +
+    `&top=${SHOWN_ROWS}&limit=${MAX_ROWS}`;
+  const models = useResource<UsagePart>(top("model"), true);
+  const keys = useResource<UsagePart>(top("key"), true);
   const keyName = useKeyNames();
-  const table = (title: string, rows: UsageRow[] | undefined, column: Column<UsageRow>) => (
-    <Panel title={title} aside={<span class="quiet">This month</span>} isFlush>
+  const table = (title: string, group: Group, { data, error }: typeof models) => (
+    <Panel title={title} aside={<span class="quiet">{range.label}</span>} isFlush>
       <Table
         label={title}
-        columns={[column, ...SUMS]}
-        rows={rows?.toSorted((a, b) => b.cost_usd - a.cost_usd).slice(0, SHOWN_ROWS)}
-        keyOf={(row) => `${row.model} ${row.key_id}`}
+        columns={[
+          {
+            title: group === "model" ? "Model" : "Key",
+            cell: ({ id }) => (
+              <Link
+                page="requests"
+                query={{ ...rangeQuery(range), ...(id && requestsOf(group, id)) }}
+              >
+                {group === "key" ? keyName(id) : (id ?? "Not found")}
+              </Link>
+            ),
+          },
+          ...SUMS,
+        ]}
+        rows={data && namedSums(data.data, group)}
+        error={error}
+        keyOf={({ id }) => `name ${id ?? ""}`}
         empty={
-          <Empty title="No usage this month">
+          <Empty title="No usage in this period">
             <p>Costs appear here within seconds.</p>
           </Empty>
         }
@@ -241,29 +361,22 @@ function TopSpenders() {
   );
   return (
     <div class="columns">
-      {table("Top models", models.data?.data, {
-        title: "Model",
-        cell: ({ model }) => (
-          <Link page="requests" query={{ model: model ?? undefined }}>
-            {model ?? "Not found"}
-          </Link>
-        ),
-      })}
-      {table("Top keys", keys.data?.data, {
-        title: "Key",
-        cell: ({ key_id: id }) => (
-          <Link page="requests" query={{ key_id: id ?? undefined }}>
-            {keyName(id)}
-          </Link>
-        ),
-      })}
+      {table("Top models", "model", models)}
+      {table("Top keys", "key", keys)}
     </div>
   );
 }
 
-const SUMS: readonly Column<UsageRow>[] = [
+/** Returns the sums of the names, without the rest, the highest cost first. */
+function namedSums(rows: readonly UsageRow[], group: Group) {
+  return sumsByName(rows, group)
+    .filter(({ id }) => id !== undefined)
+    .toSorted((a, b) => b.cost_usd - a.cost_usd || b.requests - a.requests);
+}
+
+const SUMS: readonly Column<NameSum>[] = [
   { title: "Requests", isNumber: true, cell: ({ requests }) => integer(requests) },
-  { title: "Spend", isNumber: true, cell: ({ cost_usd: cost }) => usd(cost) },
+  { title: "Spend", isNumber: true, cell: spendText },
 ];
 
 function FirstCall() {

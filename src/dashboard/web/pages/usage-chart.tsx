@@ -1,69 +1,73 @@
 import { useMemo } from "preact/hooks";
-import { Chart, type Series } from "../components/chart.tsx";
-import { usd, usdExact } from "../format.ts";
-import { MAX_ROWS, type UsageRow } from "./usage-rows.ts";
+import { StackedChart } from "../components/stacked-chart.tsx";
+import { type Interval, intervalQuery, intervalTimes, type Range, rangeQuery } from "../range.ts";
+import { stackOf } from "../stack.ts";
+import { type Group, idOf, type Metric, requestsOf, type UsageRow } from "./usage-rows.ts";
 
-const SHOWN_SERIES = 5;
-const HOUR_SECONDS = 3_600;
-const DAY_MS = 86_400_000;
 const MS_PER_SECOND = 1_000;
 
-interface SpendChartProps {
+interface UsageChartProps {
+  readonly label: string;
+  readonly metric: Metric;
+  readonly range: Range;
+  readonly interval: Interval;
+  readonly group: Group;
+  /** Rows by interval and name, with the largest names and the rest. */
   readonly rows: readonly UsageRow[];
-  readonly interval: "day" | "hour";
-  readonly from: string;
-  readonly to: string;
-  name(row: UsageRow): string;
+  /** Rows of the period before by interval. */
+  readonly before?: readonly UsageRow[] | undefined;
+  readonly height?: number;
+  /** Further filters of the requests to which the bars lead. */
+  readonly filters?: Readonly<Record<string, string>>;
+  labelOf(id: string | null): string;
 }
 
-/** A chart of spend. Each of the names with the highest spend has a line; the others share one. */
-export function SpendChart({ rows, interval, from, to, name }: SpendChartProps) {
-  const names = rows.map(name).join();
-  const { times, series } = useMemo(() => {
-    const step = interval === "hour" ? HOUR_SECONDS : DAY_MS / MS_PER_SECOND;
-    const first = Date.parse(from) / MS_PER_SECOND;
-    const end = Math.min(Date.parse(to) + DAY_MS, Date.now()) / MS_PER_SECOND;
-    const count = Math.max(0, Math.min(MAX_ROWS, Math.ceil((end - first) / step)));
-    const startTimes = Array.from({ length: count }, (_, index) => first + index * step);
-    return { times: startTimes, series: seriesOf(rows, name, startTimes, step) };
-  }, [rows, interval, from, to, names]);
+/** Usage as stacked bars. The bars lead to their requests. */
+export function UsageChart(props: UsageChartProps) {
+  const { label, metric, range, interval, group, rows, before, height, filters, labelOf } = props;
+  const { fromMs, beforeMs } = range;
+  const names = rows.map((row) => labelOf(idOf(row, group) ?? null)).join();
+  const { times, parts } = useMemo(() => {
+    const startTimes = intervalTimes({ fromMs, beforeMs }, interval);
+    const amounts = rows.map((row) => {
+      const id = idOf(row, group);
+      const value = metric.valueOf(row);
+      return { time: timeOf(row), id: id ?? null, value, isRest: id === undefined };
+    });
+    const stacked = stackOf(amounts, startTimes, labelOf);
+    const only = stacked.length === 1 && group === "" ? stacked[0] : undefined;
+    return { times: startTimes, parts: only ? [{ ...only, label: metric.title }] : stacked };
+  }, [rows, fromMs, beforeMs, interval, group, metric, names]);
+  const earlier = useMemo(() => {
+    if (before === undefined) return undefined;
+    const values = new Map(before.map((row) => [timeOf(row), metric.valueOf(row)]));
+    const startTimes = intervalTimes(range.before, interval);
+    const shown = times.map((_, index) =>
+      index < startTimes.length ? (values.get(startTimes[index]!) ?? 0) : null,
+    );
+    return { label: `Before: ${range.before.label}`, values: shown };
+  }, [before, range.before.label, interval, metric, times]);
   return (
-    <Chart
-      label="Spend"
+    <StackedChart
+      label={label}
+      unit={metric.unit}
       times={times}
-      series={series}
-      height={220}
-      format={usd}
-      formatTick={usdExact}
+      parts={parts}
+      before={earlier}
+      height={height}
+      format={metric.format}
+      formatTick={metric.formatTick}
+      linkTo={(time, part) => {
+        const ofPart = part && (part.id === undefined ? undefined : requestsOf(group, part.id));
+        if (part !== undefined && ofPart === undefined) return undefined;
+        const ofTime =
+          time === undefined ? rangeQuery(range) : intervalQuery(range, interval, time);
+        return { page: "requests", query: { ...ofTime, ...filters, ...ofPart } };
+      }}
     />
   );
 }
 
-function seriesOf(
-  rows: readonly UsageRow[],
-  name: (row: UsageRow) => string,
-  times: readonly number[],
-  step: number,
-): Series[] {
-  const totals = new Map<string, number>();
-  for (const row of rows) totals.set(name(row), (totals.get(name(row)) ?? 0) + row.cost_usd);
-  const largest = [...totals].toSorted(([, a], [, b]) => b - a).map(([label]) => label);
-  const shown = largest.slice(0, SHOWN_SERIES);
-  const labels = largest.length > SHOWN_SERIES ? [...shown, "Others"] : shown;
-  const values = labels.map(() => times.map(() => 0));
-  for (const row of rows) {
-    const timeIndex = Math.floor((Date.parse(row.date) / MS_PER_SECOND - times[0]!) / step);
-    const shownIndex = shown.indexOf(name(row));
-    const line = values[shownIndex === -1 ? labels.length - 1 : shownIndex];
-    if (line?.[timeIndex] !== undefined) line[timeIndex] += row.cost_usd;
-  }
-  const isAlone = labels.length <= 1;
-  if (labels.length === 0)
-    return [{ label: "Spend", values: times.map(() => 0), color: 1, isBars: true }];
-  return labels.map((label, index) => ({
-    label: isAlone && label === "Total" ? "Spend" : label,
-    values: values[index]!,
-    color: index + 1,
-    isBars: isAlone,
-  }));
+function timeOf({ date }: UsageRow): number {
+  return Date.parse(date) / MS_PER_SECOND;
 }

@@ -1,74 +1,101 @@
-import { Choice } from "../components/controls.tsx";
-import { Empty, Panel } from "../components/display.tsx";
+import { Choice, Link } from "../components/controls.tsx";
+import { Empty, Meter, Panel, ShortId } from "../components/display.tsx";
 import { type Column, Pager, Table } from "../components/table.tsx";
-import { integer, percent, usd } from "../format.ts";
+import { integer, percent } from "../format.ts";
+import { type Interval, intervalTimes, type Range, rangeQuery, spanParameters } from "../range.ts";
 import { type Resource, useResource } from "../resource.ts";
 import { changeQuery, query } from "../router.ts";
-import { type Group, groupValue, MAX_ROWS, type UsagePart, type UsageRow } from "./usage-rows.ts";
+import {
+  type Group,
+  idOf,
+  MAX_ROWS,
+  type Metric,
+  type NameSum,
+  requestsOf,
+  spendText,
+  sumsByName,
+  type UsagePart,
+  type UsageRow,
+  type UsageSums,
+} from "./usage-rows.ts";
 
 const PAGE_SIZE = 50;
+/** Most names with a line. */
+const MAX_NAMES = 200;
 
 interface LinesProps {
   readonly group: Group;
   /** Title of the column of names. */
   readonly title: string;
-  readonly interval: "day" | "hour";
-  /** The shown days, as parameters of the API. */
-  readonly span: URLSearchParams;
-  /** Rows per name and interval. Rows beyond `MAX_ROWS` are loaded with `parameters`. */
-  readonly each: Resource<UsagePart>;
-  readonly parameters: URLSearchParams;
-  name(row: UsageRow): string;
+  readonly metric: Metric;
+  readonly range: Range;
+  readonly interval: Interval;
+  /** Rows by interval, for all names together. */
+  readonly total: Resource<UsagePart>;
+  labelOf(id: string | null): string;
 }
 
 /** The figures as a table: one row per name, or one per name and interval. */
 export function UsageLines(props: LinesProps) {
-  const { group, interval, span } = props;
+  const { group, title, interval } = props;
   const isGrouped = group !== "";
-  const { data, error } = useResource<UsagePart>(
-    isGrouped ? `v1/usage?${span}&interval=month&group_by=${group}&limit=${MAX_ROWS}` : undefined,
-    true,
-  );
-  // If there are more names than one answer contains, the sums would be incomplete.
-  const canSum = isGrouped && data?.has_more !== true;
-  const isEach = !canSum || query.value.get("rows") === "each";
+  const isEach = !isGrouped || query.value.get("rows") === "each";
   return (
     <Panel
       isFlush
-      title={isGrouped ? `By ${props.title.toLowerCase()}` : undefined}
+      title={isGrouped ? `By ${title.toLowerCase()}` : `By ${interval}`}
       aside={
-        !canSum ? undefined : (
+        isGrouped && (
           <Choice
             label="Rows"
             isInline
             value={isEach ? "each" : ""}
             options={[
               ["", "Totals"],
-              ["each", interval === "hour" ? "Per hour" : "Per day"],
+              ["each", `Per ${interval}`],
             ]}
             onChange={(rows) => changeQuery({ rows, offset: undefined })}
           />
         )
       }
     >
-      {isEach ? (
-        <EachInterval {...props} />
-      ) : (
-        <Table
-          label="Usage"
-          columns={columnsOfSums(props, data)}
-          rows={data && sumsOf(data, group)}
-          error={error}
-          keyOf={(row) => groupValue(row, group)}
-          empty={<NoUsage />}
-        />
-      )}
+      {isEach ? <EachInterval {...props} /> : <Sums {...props} />}
     </Panel>
   );
 }
 
-function EachInterval({ group, title, each, parameters, name }: LinesProps) {
+function Sums(props: LinesProps) {
+  const { group, metric, range } = props;
+  // The API answers by month, so each name takes a row for each month.
+  const months = intervalTimes(range, "month").length;
+  const top = Math.min(MAX_NAMES, Math.floor(MAX_ROWS / months) - 2);
+  const parameters = new URLSearchParams({
+    ...{ ...spanParameters(range), interval: "month", group_by: group },
+    ...{ top: String(top), top_by: metric.rankedBy, limit: String(MAX_ROWS) },
+  });
+  const { data, error } = useResource<UsagePart>(`v1/usage?${parameters}`, true);
+  const rows = data && rankedSums(data.data, group, metric);
+  return (
+    <Table
+      label="Usage"
+      columns={columnsOfSums(props, rows ?? [])}
+      rows={rows}
+      error={error}
+      keyOf={({ id }) => (id === undefined ? "rest" : `name ${id ?? ""}`)}
+      empty={<NoUsage />}
+    />
+  );
+}
+
+function EachInterval({ group, title, range, interval, total, labelOf }: LinesProps) {
   const offset = Number(query.value.get("offset") ?? 0) || 0;
+  const parameters = new URLSearchParams({ ...spanParameters(range), interval });
+  if (group !== "") parameters.set("group_by", group);
+  const listed = useResource<UsagePart>(
+    group === "" ? undefined : `v1/usage?${parameters}&limit=${MAX_ROWS}`,
+    true,
+  );
+  const each = group === "" ? total : listed;
   const isBeyond = each.data?.has_more === true && offset + PAGE_SIZE > MAX_ROWS;
   const further = useResource<UsagePart>(
     isBeyond ? `v1/usage?${parameters}&limit=${PAGE_SIZE}&offset=${offset}` : undefined,
@@ -76,14 +103,15 @@ function EachInterval({ group, title, each, parameters, name }: LinesProps) {
   );
   const { data, error } = isBeyond ? further : { ...each, data: partOf(each.data, offset) };
   const turn = (to: number) => changeQuery({ offset: to === 0 ? undefined : String(to) });
+  const name = { title, cell: (row: UsageRow) => labelOf(idOf(row, group) ?? null) };
   return (
     <>
       <Table
         label="Usage"
-        columns={[FROM, ...(group === "" ? [] : [{ title, cell: name }]), ...FIGURES]}
+        columns={[FROM, ...(group === "" ? [] : [name]), ...FIGURES]}
         rows={data?.data}
         error={error}
-        keyOf={(row) => `${row.date} ${groupValue(row, group)}`}
+        keyOf={(row) => `${row.date} ${idOf(row, group)}`}
         empty={<NoUsage />}
       />
       {data !== undefined && (
@@ -102,7 +130,7 @@ function EachInterval({ group, title, each, parameters, name }: LinesProps) {
 function NoUsage() {
   return (
     <Empty title="No usage in this period">
-      <p>Choose other days, or send a request: it appears here within seconds.</p>
+      <p>Choose another period, or send a request: it appears here within seconds.</p>
     </Empty>
   );
 }
@@ -117,33 +145,19 @@ function partOf(whole: UsagePart | undefined, offset: number): UsagePart | undef
   return { ...whole, data: rows.slice(offset, offset + PAGE_SIZE), has_more };
 }
 
-/** Returns the sums, highest cost first. Each input row is for one value and month. */
-function sumsOf({ data }: UsagePart, group: Group): UsageRow[] {
-  const sums = new Map<string, UsageRow>();
-  for (const row of data) {
-    const previous = sums.get(groupValue(row, group));
-    sums.set(groupValue(row, group), previous === undefined ? row : sumOf(previous, row));
-  }
-  return [...sums.values()].toSorted((a, b) => b.cost_usd - a.cost_usd || b.requests - a.requests);
-}
-
-function sumOf(a: UsageRow, b: UsageRow): UsageRow {
-  return {
-    ...a,
-    requests: a.requests + b.requests,
-    errors: a.errors + b.errors,
-    prompt_tokens: a.prompt_tokens + b.prompt_tokens,
-    completion_tokens: a.completion_tokens + b.completion_tokens,
-    cached_tokens: a.cached_tokens + b.cached_tokens,
-    cost_usd: a.cost_usd + b.cost_usd,
-  };
+/** Returns the sums by name, the largest by the metric first, and the rest last. */
+function rankedSums(rows: readonly UsageRow[], group: Group, metric: Metric): NameSum[] {
+  const rankOf = (sum: NameSum) => (sum.id === undefined ? -1 : metric.valueOf(sum));
+  return sumsByName(rows, group).toSorted(
+    (a, b) => rankOf(b) - rankOf(a) || b.requests - a.requests,
+  );
 }
 
 function figure(
   title: string,
-  cell: (row: UsageRow) => string,
+  cell: (row: UsageSums) => string,
   isSecondary = false,
-): Column<UsageRow> {
+): Column<UsageSums> {
   return { title, isNumber: true, isSecondary, cell };
 }
 
@@ -152,23 +166,57 @@ const FROM: Column<UsageRow> = {
   cell: ({ date }) => date.replace("T", " ").replace(/:00Z$/, ""),
 };
 
-const FIGURES: readonly Column<UsageRow>[] = [
+const FIGURES: readonly Column<UsageSums>[] = [
   figure("Requests", ({ requests }) => integer(requests)),
   figure("Errors", ({ errors }) => integer(errors)),
   figure("Prompt tokens", ({ prompt_tokens: tokens }) => integer(tokens), true),
   figure("Cached", ({ cached_tokens: tokens }) => integer(tokens), true),
   figure("Completion tokens", ({ completion_tokens: tokens }) => integer(tokens), true),
-  figure("Spend", ({ cost_usd: cost }) => usd(cost)),
+  figure("Spend", spendText),
 ];
 
 /**
  * Returns the columns of sums. A request counts for each of its tags. Tags therefore have no share column,
  * because their shares could exceed 100 % in total.
  */
-function columnsOfSums({ group, title, name }: LinesProps, whole: UsagePart | undefined) {
-  const total = whole?.data.reduce((sum, row) => sum + row.cost_usd, 0) ?? 0;
-  const share = figure("Share", ({ cost_usd: cost }) =>
-    total === 0 ? "—" : percent(cost / total),
+function columnsOfSums(props: LinesProps, rows: readonly NameSum[]): readonly Column<NameSum>[] {
+  const { group, title, metric, range } = props;
+  const total = rows.reduce((sum, row) => sum + metric.valueOf(row), 0);
+  const share: Column<NameSum> = {
+    title: `Share of ${metric.title.toLowerCase()}`,
+    cell: (row) => {
+      const part = total > 0 ? metric.valueOf(row) / total : 0;
+      const text = percent(part);
+      const name = row.id === undefined ? "others" : props.labelOf(row.id);
+      return <Meter label={`Share of ${name}`} share={part} text={text} tone="neutral" />;
+    },
+  };
+  const name: Column<NameSum> = {
+    title,
+    cell: ({ id }) => <Name {...{ id, group, range }} {...props} />,
+  };
+  return [name, ...FIGURES, ...(group === "tag" ? [] : [share])];
+}
+
+interface NameProps extends LinesProps {
+  readonly id: string | null | undefined;
+}
+
+/** A name that leads to its requests, with its id. */
+function Name({ id, group, range, labelOf }: NameProps) {
+  if (id === undefined) return <span class="quiet">Others</span>;
+  const label = labelOf(id);
+  const filter = requestsOf(group, id);
+  return (
+    <span>
+      {filter === undefined ? (
+        label
+      ) : (
+        <Link page="requests" query={{ ...rangeQuery(range), ...filter }}>
+          {label}
+        </Link>
+      )}
+      {id !== null && id !== label && <ShortId id={id} isSub />}
+    </span>
   );
-  return [{ title, cell: name }, ...FIGURES, ...(group === "tag" ? [] : [share])];
 }

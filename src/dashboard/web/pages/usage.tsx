@@ -1,38 +1,62 @@
-import { Button, Choice, Field, Tabs } from "../components/controls.tsx";
+import { Button, Choice } from "../components/controls.tsx";
 import { Figure, Figures, Notice, PageHead, Panel } from "../components/display.tsx";
+import { RangePicker, useComparison, useRange } from "../components/range-picker.tsx";
+import { Segments } from "../components/segments.tsx";
 import { download } from "../download.ts";
-import { integer, short, usd } from "../format.ts";
+import { change, integer, percent, short, usd } from "../format.ts";
+import { spanParameters } from "../range.ts";
 import { useResource } from "../resource.ts";
 import { changeQuery, query } from "../router.ts";
+import { MAX_PARTS } from "../stack.ts";
 import { useKeyNames } from "./key-names.ts";
 import { useOwnerNames } from "./people/names.ts";
-import { SpendChart } from "./usage-chart.tsx";
+import { UsageChart } from "./usage-chart.tsx";
 import { UsageLines } from "./usage-lines.tsx";
-import { GROUPS, MAX_ROWS, nameOf, type UsagePart, type UsageRow } from "./usage-rows.ts";
+import {
+  ERROR_FILTER,
+  GROUPS,
+  labelOf,
+  MAX_ROWS,
+  METRICS,
+  type MetricName,
+  sumOf,
+  type UsagePart,
+  type UsageRow,
+} from "./usage-rows.ts";
 
-const DAY_MS = 86_400_000;
-const SHOWN_DAYS = 30;
-const day = (ms: number) => new Date(ms).toISOString().slice(0, 10);
+const METRIC_TITLES = (Object.keys(METRICS) as MetricName[]).map(
+  (name) => [name, METRICS[name].title] as const,
+);
+
+/** Value of `group_by` in the query of the page for figures without groups. */
+const TOTAL = "total";
 
 export function UsagePage() {
   const urlQuery = query.value;
-  const [group, title] = GROUPS.find(([id]) => id === urlQuery.get("group_by")) ?? GROUPS[0];
+  const grouping = urlQuery.get("group_by") ?? "model";
+  const [group, title] = GROUPS.find(([id]) => (id || TOTAL) === grouping) ?? GROUPS[1];
+  const [metricName] = METRIC_TITLES.find(([name]) => name === urlQuery.get("metric")) ?? ["spend"];
+  const metric = METRICS[metricName];
+  const range = useRange();
+  const isCompared = useComparison();
   const isByUserOrTag = group === "user" || group === "tag";
-  const interval = urlQuery.get("interval") === "hour" && !isByUserOrTag ? "hour" : "day";
-  const from = urlQuery.get("from") ?? day(Date.now() - (SHOWN_DAYS - 1) * DAY_MS);
-  const to = urlQuery.get("to") ?? day(Date.now());
-  const span = new URLSearchParams({ start_date: from, end_date: dayAfter(to) ?? to });
-  const parameters = new URLSearchParams({ ...Object.fromEntries(span), interval });
-  if (group !== "") parameters.set("group_by", group);
-  const each = useResource<UsagePart>(`v1/usage?${parameters}&limit=${MAX_ROWS}`, true);
-  const isTotalByDay = group === "" && interval === "day";
-  const byDay = useResource<UsagePart>(
-    isTotalByDay ? undefined : `v1/usage?${span}&interval=day&limit=${MAX_ROWS}`,
-    true,
+  // The API counts users and tags by day.
+  const interval = range.interval === "hour" && isByUserOrTag ? "day" : range.interval;
+  const byDay = new URLSearchParams(spanParameters(range));
+  if (group !== "") byDay.set("group_by", group);
+  const total = useUsage(new URLSearchParams({ ...spanParameters(range), interval }));
+  const before = useUsage(
+    isCompared ? new URLSearchParams({ ...spanParameters(range.before), interval }) : undefined,
   );
-  const total = isTotalByDay ? each : byDay;
+  const ranked = { group_by: group, top: String(MAX_PARTS), top_by: metric.rankedBy };
+  const grouped = useUsage(
+    group === ""
+      ? undefined
+      : new URLSearchParams({ ...spanParameters(range), interval, ...ranked }),
+  );
+  const shown = group === "" ? total : grouped;
   const names = { keyName: useKeyNames(), ownerName: useOwnerNames() };
-  const name = (row: UsageRow) => nameOf(row, group, names);
+  const label = (id: string | null) => labelOf(id, group, names);
   const choose = (changed: Readonly<Record<string, string | undefined>>) =>
     changeQuery({ offset: undefined, ...changed });
   return (
@@ -40,55 +64,80 @@ export function UsagePage() {
       <PageHead title="Usage">
         <Button
           onClick={() =>
-            void download(`v1/usage?${parameters}&format=csv&limit=${MAX_ROWS}`, "usage.csv")
+            void download(`v1/usage?${byDay}&format=csv&limit=${MAX_ROWS}`, "usage.csv")
           }
         >
           Download CSV
         </Button>
       </PageHead>
-      <div class="filters">
-        <Field label="From" type="date" value={from} onInput={(value) => choose({ from: value })} />
-        <Field label="To" type="date" value={to} onInput={(value) => choose({ to: value })} />
-        <Choice
-          label="Interval"
-          value={interval}
-          options={[["day", "By day"], ...(isByUserOrTag ? [] : [["hour", "By hour"] as const])]}
-          onChange={(value) => choose({ interval: value })}
-        />
-      </div>
-      {each.error !== undefined && <Notice tone="bad">{each.error}</Notice>}
+      <RangePicker range={range} hasComparison change={{ offset: undefined }} />
+      {total.error !== undefined && <Failure error={total.error} onRetry={total.reload} />}
       {total.data?.is_complete === false && <IncompleteFigures />}
       {(total.data !== undefined || total.error === undefined) && (
-        <Totals rows={total.data?.data} />
+        <Totals rows={total.data?.data} before={before.data?.data} />
       )}
-      <Tabs
-        label="Group by"
-        tabs={GROUPS}
-        current={group}
-        onChange={(value) => choose({ group_by: value })}
-      />
-      {each.data?.data.length !== 0 && (
+      <div class="filters">
+        <Segments
+          label="Metric"
+          options={METRIC_TITLES}
+          value={metricName}
+          onChange={(name) => choose({ metric: name === "spend" ? undefined : name })}
+        />
+        <Choice
+          label="Group by"
+          isInline
+          value={group}
+          options={GROUPS}
+          onChange={(value) => choose({ group_by: value || TOTAL })}
+        />
+      </div>
+      {grouped.error !== undefined && <Failure error={grouped.error} onRetry={grouped.reload} />}
+      {shown.data?.data.length !== 0 && shown.error === undefined && (
         <Panel
-          title="Spend"
-          aside={
-            <span class="quiet">
-              {each.data?.has_more
-                ? `Shows the first ${integer(MAX_ROWS)} rows: choose fewer days`
-                : "Days and hours begin in UTC"}
-            </span>
-          }
+          title={group === "" ? metric.title : `${metric.title} by ${title.toLowerCase()}`}
+          aside={<span class="quiet">{asideText(range.label, isByUserOrTag)}</span>}
         >
-          <SpendChart
-            rows={each.data?.data ?? []}
-            interval={interval}
-            from={from}
-            to={to}
-            name={name}
+          <UsageChart
+            label={`${metric.title} over time`}
+            {...{ metric, range, interval, group }}
+            rows={shown.data?.data ?? NO_ROWS}
+            // A request counts for each of its tags, so their sums cannot be compared to a total.
+            before={group === "tag" ? undefined : before.data?.data}
+            {...(metricName === "errors" && { filters: ERROR_FILTER })}
+            labelOf={label}
           />
         </Panel>
       )}
-      <UsageLines {...{ group, title, interval, span, each, parameters, name }} />
+      <UsageLines {...{ group, title, metric, range, interval, total, labelOf: label }} />
     </>
+  );
+}
+
+const NO_ROWS: readonly UsageRow[] = [];
+
+function asideText(rangeLabel: string, isByUserOrTag: boolean): string {
+  return isByUserOrTag ? `${rangeLabel}, whole days in UTC` : `${rangeLabel}, days in UTC`;
+}
+
+function useUsage(parameters: URLSearchParams | undefined) {
+  const path = parameters && `v1/usage?${parameters}&limit=${MAX_ROWS}`;
+  return useResource<UsagePart>(path, true);
+}
+
+interface FailureProps {
+  readonly error: string;
+  onRetry(): void;
+}
+
+/** An error of the API, with a button that loads again. */
+export function Failure({ error, onRetry }: FailureProps) {
+  return (
+    <Notice tone="bad">
+      {error}{" "}
+      <Button variant="quiet" onClick={onRetry}>
+        Try again
+      </Button>
+    </Notice>
   );
 }
 
@@ -101,23 +150,31 @@ export function IncompleteFigures() {
   );
 }
 
-function Totals({ rows }: { readonly rows: readonly UsageRow[] | undefined }) {
-  const sum = (
-    figure: "cost_usd" | "requests" | "errors" | "prompt_tokens" | "completion_tokens",
-    format: (value: number) => string,
-  ) => rows && format(rows.reduce((all, row) => all + row[figure], 0));
-  return (
-    <Figures>
-      <Figure label="Spend" value={sum("cost_usd", usd)} />
-      <Figure label="Requests" value={sum("requests", integer)} />
-      <Figure label="Errors" value={sum("errors", integer)} />
-      <Figure label="Prompt tokens" value={sum("prompt_tokens", short)} />
-      <Figure label="Completion tokens" value={sum("completion_tokens", short)} />
-    </Figures>
-  );
+interface TotalsProps {
+  readonly rows: readonly UsageRow[] | undefined;
+  /** Rows of the period before. Undefined if they are not compared, or while they are loading. */
+  readonly before: readonly UsageRow[] | undefined;
 }
 
-function dayAfter(date: string): string | undefined {
-  const ms = Date.parse(date);
-  return Number.isNaN(ms) ? undefined : day(ms + DAY_MS);
+function Totals({ rows, before }: TotalsProps) {
+  const now = rows && sumOf(rows);
+  const earlier = before && sumOf(before);
+  const figure = (
+    name: "cost_usd" | "requests" | "errors" | "prompt_tokens" | "completion_tokens",
+    format: (value: number) => string,
+  ) => ({
+    value: now && format(now[name]),
+    note: now && earlier && `${change(earlier[name], now[name])} from ${format(earlier[name])}`,
+  });
+  const errors = figure("errors", integer);
+  const rate = now && now.errors > 0 ? ` (${percent(now.errors / now.requests)})` : "";
+  return (
+    <Figures>
+      <Figure label="Spend" {...figure("cost_usd", usd)} />
+      <Figure label="Requests" {...figure("requests", integer)} />
+      <Figure label="Errors" {...errors} value={errors.value && errors.value + rate} />
+      <Figure label="Prompt tokens" {...figure("prompt_tokens", short)} />
+      <Figure label="Completion tokens" {...figure("completion_tokens", short)} />
+    </Figures>
+  );
 }
