@@ -159,14 +159,15 @@ interface RequestOwner {
   readonly memberId: string | undefined;
 }
 
-/** Returns the condition on the key of a request. */
+/** Returns the condition on the key of a request, given its column. */
 function ofOwner(
   sql: Database,
   { keyId, memberId, teamId }: Pick<RequestListing, "keyId" | "memberId" | "teamId">,
+  column = sql`key_id`,
 ): SqlFragment {
   const keysWhen = (condition: SqlFragment) =>
-    sql`AND key_id IS NOT NULL AND key_id IN (SELECT id FROM api_keys WHERE ${condition})`;
-  return sql`${keyId === undefined ? sql`` : sql`AND key_id = ${keyId}`}
+    sql`AND ${column} IS NOT NULL AND ${column} IN (SELECT id FROM api_keys WHERE ${condition})`;
+  return sql`${keyId === undefined ? sql`` : sql`AND ${column} IS NOT DISTINCT FROM ${keyId}`}
     ${memberId === undefined ? sql`` : keysWhen(sql`owner_id = ${memberId}`)}
     ${teamId === undefined ? sql`` : keysWhen(sql`team_id = ${teamId}`)}`;
 }
@@ -316,7 +317,7 @@ function scannedRows(listing: RequestListing): number {
 /** Returns the condition on charges. `t` is the charge, `e` the row of its failure. */
 function chargedMatches(sql: Database, listing: RequestListing): SqlFragment {
   const { model, status, minStatus, errorCode, user, sessionId } = listing;
-  return sql`(true ${ofOwner(sql, listing)}
+  return sql`(true ${ofOwner(sql, listing, sql`t.key_id`)}
     ${model === undefined ? sql`` : sql`AND t.model IS NOT DISTINCT FROM ${model}`}
     ${status === undefined ? sql`` : sql`AND coalesce(e.status, t.status) IS NOT DISTINCT FROM ${status}::integer`}
     ${minStatus === undefined ? sql`` : sql`AND coalesce(e.status, t.status, 0) >= ${minStatus}::integer`}
@@ -328,7 +329,7 @@ function chargedMatches(sql: Database, listing: RequestListing): SqlFragment {
 
 function failedMatches(sql: Database, listing: RequestListing): SqlFragment {
   const { model, status, minStatus, errorCode, user, sessionId } = listing;
-  return sql`(true ${ofOwner(sql, listing)}
+  return sql`(true ${ofOwner(sql, listing, sql`f.key_id`)}
     ${model === undefined ? sql`` : sql`AND f.model IS NOT DISTINCT FROM ${model}`}
     ${status === undefined ? sql`` : sql`AND f.status = ${status}::integer`}
     ${minStatus === undefined ? sql`` : sql`AND f.status >= ${minStatus}::integer`}

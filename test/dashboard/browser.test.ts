@@ -345,8 +345,8 @@ browserTest("the bar of today is drawn", async () => {
         .getImageData(left, 0, canvas.width - left, canvas.height);
       // Grid and text are grey: of nearly the same red, green and blue.
       for (let at = 0; at < data.length; at += 4) {
-        const [red, green, , alpha] = data.subarray(at, at + 4);
-        if (alpha === 255 && green! - red! > 60) return true;
+        const [red, , blue, alpha] = data.subarray(at, at + 4);
+        if (alpha === 255 && blue! - red! > 60) return true;
       }
       return false;
     }),

@@ -176,7 +176,9 @@ browserTest(
     await page.getByText("How it is computed").click();
     await page.getByText("whichever spent faster").waitFor();
     await chart("Spend by model").getByText("Numbers").click();
-    expect(await chart("Spend by model").locator("tbody tr").count()).toBe(24);
+    const hours = chart("Spend by model").locator("tbody tr");
+    await hours.last().waitFor();
+    expect(await hours.count()).toBe(24);
     expect(await seriousFindings(page)).toEqual([]);
     expect(faults).toEqual([]);
   },

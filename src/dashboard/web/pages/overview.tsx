@@ -212,7 +212,7 @@ interface Latencies {
   readonly data: readonly ({ readonly date: string } & Readonly<Record<TimeName, number | null>>)[];
 }
 
-/** The charts of the chosen range, and who spent most in it. */
+/** The charts of the chosen range, and the models and keys with the highest cost in it. */
 function Charts() {
   const range = useRange("7d");
   const { interval } = range;

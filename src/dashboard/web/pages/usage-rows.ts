@@ -103,7 +103,7 @@ export interface Metric {
 
 const count = { format: integer, formatTick: short };
 
-/** What the page Usage can show, the first by default. */
+/** The figures that the page Usage can show, the first by default. */
 export const METRICS = {
   spend: {
     ...{ title: "Spend", unit: "USD", rankedBy: "cost_usd", format: usd, formatTick: usdExact },
