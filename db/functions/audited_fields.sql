@@ -13,7 +13,7 @@ LANGUAGE sql IMMUTABLE AS $$
     WHERE '*' = ANY (p_columns)
       AND c NOT IN (SELECT ltrim(split_part(stated, '=', 1), '-') FROM unnest(p_columns) AS stated)
       AND c NOT IN ('id', 'organization_id', 'created_at', 'updated_at', 'deleted_at', 'revoked_at', 'disabled_at',
-        'suspended_at', 'last_used_at', 'version', 'key_count', 'key_hash', 'secret', 'previous_secret',
+        'suspended_at', 'last_used_at', 'playground_holder', 'version', 'key_count', 'key_hash', 'secret', 'previous_secret',
         'previous_secret_until', 'delivery_id_key', 'plain_delivery_ids_up_to', 'reference', 'setup_reference',
         'unreachable_since')
   )

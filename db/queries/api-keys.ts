@@ -8,6 +8,7 @@ import {
   type SettingColumn,
   type TeamLimits,
 } from "../../src/lib/api-key-record.ts";
+import { PLAYGROUND_NEEDS, PLAYGROUND_ROLES } from "../../src/lib/roles.ts";
 import { SharedTexts } from "../../src/lib/shared-texts.ts";
 import { type Database, type DatabaseTransaction, inOneSnapshot, type Query } from "../client.ts";
 import type { StatementEffect } from "../ledger/effects.ts";
@@ -24,7 +25,13 @@ type Row = {
 /** The columns of api_keys that make a record, as the driver returns them. */
 export type KeyRow = Pick<
   Row,
-  SettingColumn | "id" | "organization_id" | "kind" | "key_prefix" | "created_at"
+  | SettingColumn
+  | "id"
+  | "organization_id"
+  | "kind"
+  | "key_prefix"
+  | "created_at"
+  | "playground_holder"
 >;
 
 const shared = new SharedTexts();
@@ -39,6 +46,7 @@ export function keyRecord(row: KeyRow): ApiKeyRecord {
     keyPrefix: row.key_prefix,
     createdAtMs: row.created_at.getTime(),
     ...(settings as unknown as ApiKeySettings),
+    ...(row.playground_holder && { isPlayground: true as const }),
   };
 }
 
@@ -78,19 +86,40 @@ function settingValue(value: KeyRow[SettingColumn]) {
   return Array.isArray(value) ? shared.list(value) : value;
 }
 
+export interface FoundKey {
+  readonly id: string;
+  /** True if the secret belongs to a session of the dashboard, and ends with it. */
+  readonly isOfSession: boolean;
+}
+
 /**
- * Finds keys by the hashes of their secrets. The result never changes for a hash, because a secret is fixed when its
- * key is created.
+ * Finds keys by the hashes of their secrets. The result never changes for a hash, unless the secret belongs to a
+ * session: a secret of a key is fixed when the key is created.
  */
-export function findKeysByHash(hashes: readonly string[]): Query<ReadonlyMap<string, string>> {
+export function findKeysByHash(
+  hashes: readonly string[],
+  nowMs: number,
+): Query<ReadonlyMap<string, FoundKey>> {
   return {
     name: "key-find-by-hash",
-    tables: ["api_keys"],
+    tables: ["api_keys", "playground_secrets", "members"],
     async run(sql) {
-      const rows = await sql<{ id: string; key_hash: string }[]>`
-        SELECT id, key_hash FROM api_keys
-        WHERE key_hash = ANY(${sql.array([...hashes])}::text[]) AND deleted_at IS NULL`;
-      return new Map(rows.map((row) => [row.key_hash, row.id]));
+      const wanted = sql.array([...hashes]);
+      const now = new Date(nowMs);
+      const rows = await sql<{ id: string; hash: string; is_of_session: boolean }[]>`
+        SELECT id, key_hash AS hash, false AS is_of_session FROM api_keys
+        WHERE key_hash = ANY(${wanted}::text[]) AND deleted_at IS NULL
+        UNION ALL
+        SELECT s.key_id, s.secret_hash, true FROM playground_secrets s
+        JOIN api_keys k ON k.id = s.key_id AND k.deleted_at IS NULL
+        LEFT JOIN members m ON m.id = k.owner_id LEFT JOIN api_keys h ON h.id = k.playground_holder
+        WHERE s.secret_hash = ANY(${wanted}::text[]) AND s.expires_at > ${now}
+          AND (m.id IS NULL OR m.is_active AND m.deleted_at IS NULL AND m.role = ANY(${sql.array([...PLAYGROUND_ROLES])}::text[]))
+          AND (h.id IS NULL OR h.is_active AND h.deleted_at IS NULL AND h.scopes @> ${sql.array([...PLAYGROUND_NEEDS])}::text[]
+            AND (h.expires_at IS NULL OR h.expires_at > ${now}))`;
+      return new Map(
+        rows.map(({ id, hash, is_of_session: isOfSession }) => [hash, { id, isOfSession }]),
+      );
     },
   };
 }
@@ -282,6 +311,8 @@ export interface NewKey extends ApiKeyRecord {
   readonly keyHash: string;
   /** True if its owner makes it, so that the policy of the team bounds the number of the owner's keys. */
   readonly isSelfService?: true;
+  /** Holder of the sessions that use it in the playground. Undefined: an ordinary key. */
+  readonly playgroundHolder?: string;
 }
 
 const TABLES = ["api_keys", "accounts", "outbox", "changes"];
@@ -329,6 +360,7 @@ export async function insertKey(sql: DatabaseTransaction, key: NewKey): Promise<
     key_prefix: key.keyPrefix,
     created_at: new Date(key.createdAtMs),
     ...settingColumns(key),
+    ...(key.playgroundHolder !== undefined && { playground_holder: key.playgroundHolder }),
   })}`;
   await assertRoom(sql, key.organizationId);
   if (key.isSelfService) await assertOwnerRoom(sql, key);
@@ -353,7 +385,7 @@ async function assertOwnerRoom(
   const [row] = await sql<{ keys: bigint; max_keys: number | null }[]>`
     SELECT t.max_keys_per_member AS max_keys, (
       SELECT count(*) FROM api_keys
-      WHERE team_id = t.id AND owner_id = ${ownerId} AND deleted_at IS NULL
+      WHERE team_id = t.id AND owner_id = ${ownerId} AND deleted_at IS NULL AND playground_holder IS NULL
     ) AS keys
     FROM teams t WHERE t.id = ${teamId}`;
   const maxKeys = row?.max_keys ?? null;

@@ -5,6 +5,7 @@ export const LEFT_OUT: Readonly<Record<string, string>> = {
   changes: "changes that running instances had to reload",
   commit_marks: "transactions that their writers ask about within seconds",
   dashboard_sessions: "sessions end with a restore",
+  playground_secrets: "they end with their sessions",
   media_links: "links that last an hour, whose bytes are not copied",
 };
 

@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
-import { index, jsonb, pgTable, text, timestamp } from "drizzle-orm/pg-core";
+import { index, jsonb, pgTable, text, timestamp, uniqueIndex } from "drizzle-orm/pg-core";
+import { apiKeys } from "./organizations.ts";
 
 /** The person who signed in through the identity provider, and the rule that allowed it. */
 interface SessionSubject {
@@ -35,5 +36,25 @@ export const dashboardSessions = pgTable(
     index("dashboard_sessions_person").on(table.personId).where(sql`person_id IS NOT NULL`),
     index("dashboard_sessions_of_key").on(table.keyId, table.createdAt),
     index("dashboard_sessions_age").on(table.createdAt),
+  ],
+);
+
+/** Secrets of playground keys, one for each session that has opened the playground. They end with the session. */
+export const playgroundSecrets = pgTable(
+  "playground_secrets",
+  {
+    sessionHash: text("session_hash")
+      .primaryKey()
+      .references(() => dashboardSessions.tokenHash, { onDelete: "cascade", onUpdate: "cascade" }),
+    /** SHA-256 of the whole key, hex. */
+    secretHash: text("secret_hash").notNull(),
+    keyId: text("key_id")
+      .notNull()
+      .references(() => apiKeys.id),
+    expiresAt: timestamp("expires_at", { withTimezone: true }).notNull(),
+  },
+  (table) => [
+    uniqueIndex("playground_secrets_hash").on(table.secretHash),
+    index("playground_secrets_key").on(table.keyId),
   ],
 );

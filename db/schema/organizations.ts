@@ -70,6 +70,10 @@ export const apiKeys = pgTable(
     teamId: text("team_id"),
     /** The member that the key belongs to. */
     ownerId: text("owner_id"),
+    /**
+     * The member, management key or user of the identity provider whose playground uses the key. Null: an ordinary key.
+     */
+    playgroundHolder: text("playground_holder"),
     /** Last authenticated use without a charge. The key's month account shows charged use. */
     lastUsedAt: timestamp("last_used_at", { withTimezone: true }),
     /** Counts changes; a reader that holds an older version is stale. */
@@ -82,6 +86,9 @@ export const apiKeys = pgTable(
       .where(sql`deleted_at IS NULL`),
     index("api_keys_team").on(table.teamId).where(sql`team_id IS NOT NULL`),
     index("api_keys_owner").on(table.ownerId).where(sql`owner_id IS NOT NULL`),
+    uniqueIndex("api_keys_playground")
+      .on(table.organizationId, table.playgroundHolder)
+      .where(sql`playground_holder IS NOT NULL`),
     index("api_keys_listing").on(table.organizationId, table.createdAt, table.id),
   ],
 );

@@ -1,3 +1,4 @@
+import { basename } from "node:path";
 import { fileURLToPath } from "node:url";
 import { CompressedFile } from "../http/compressed-file.ts";
 import { acceptsType } from "../http/request-headers.ts";
@@ -10,7 +11,8 @@ const CONTENT_TYPES = {
   css: "text/css; charset=utf-8",
 } as const;
 type AssetKind = keyof typeof CONTENT_TYPES;
-const ASSET_NAME = /^app-\w{1,16}\.(js|css)$/;
+/** Files by their stems: the script and the style of every page, and the script that the playground loads later. */
+const ASSET_NAME = /^((?:app|markdown)-)\w{1,16}(\.(?:js|css))$/;
 const CURRENT = "public, max-age=31536000, immutable";
 /** Cache-Control if the requested name has another version: another instance served the page. */
 const OUTDATED = "no-store";
@@ -31,7 +33,10 @@ interface Asset {
   readonly file: CompressedFile;
 }
 
-type Assets = Readonly<Record<AssetKind, Asset>>;
+interface Assets extends Readonly<Record<AssetKind, Asset>> {
+  /** Scripts that pages load when they need them. */
+  readonly later: readonly Asset[];
+}
 
 /**
  * Scripts and styles of the pages. Built soon after the start, or for the first page, and cached in memory.
@@ -49,8 +54,8 @@ export class PageBundle {
 
   /** Builds the files and compresses them. */
   async prepare(): Promise<void> {
-    const { js, css } = await this.assets();
-    await Promise.all([js.file.prepare(), css.file.prepare()]);
+    const { js, css, later } = await this.assets();
+    await Promise.all([js, css, ...later].map(({ file }) => file.prepare()));
   }
 }
 
@@ -59,14 +64,22 @@ async function build(): Promise<Assets> {
     entrypoints: [ENTRY_POINT],
     target: "browser",
     minify: true,
+    splitting: true,
+    naming: {
+      entry: "app-[hash].[ext]",
+      chunk: "[name]-[hash].[ext]",
+      asset: "[name]-[hash].[ext]",
+    },
   });
-  const asset = async (kind: AssetKind): Promise<Asset> => {
-    const output = outputs.find(({ path }) => path.endsWith(`.${kind}`));
-    if (output === undefined) throw new Error(`the dashboard build produced no .${kind} file`);
+  const asset = async (
+    kind: AssetKind,
+    output: Bun.BuildArtifact,
+    name?: string,
+  ): Promise<Asset> => {
     const bytes = new Uint8Array(await output.arrayBuffer());
     const version = Bun.hash(bytes).toString(36);
     return {
-      name: `app-${version}.${kind}`,
+      name: name ?? `app-${version}.${kind}`,
       file: new CompressedFile({
         contentType: CONTENT_TYPES[kind],
         version,
@@ -76,8 +89,21 @@ async function build(): Promise<Assets> {
       }),
     };
   };
-  const [js, css] = await Promise.all([asset("js"), asset("css")]);
-  return { js, css };
+  const first = (kind: AssetKind): Promise<Asset> => {
+    const output = outputs.find((one) => one.kind !== "chunk" && one.path.endsWith(`.${kind}`));
+    if (output === undefined) throw new Error(`the dashboard build produced no .${kind} file`);
+    return asset(kind, output);
+  };
+  const chunks = outputs.filter(({ kind }) => kind === "chunk");
+  const [js, css, ...later] = await Promise.all([
+    first("js"),
+    first("css"),
+    // The script names them in its imports.
+    ...chunks.map((chunk) => asset("js", chunk, basename(chunk.path))),
+  ]);
+  const odd = later.find(({ name }) => !ASSET_NAME.test(name));
+  if (odd !== undefined) throw new Error(`the dashboard build produced the unlisted ${odd.name}`);
+  return { js, css, later };
 }
 
 /**
@@ -123,11 +149,14 @@ export function pageRoutes(bundle: PageBundle): RouteDefinition[] {
       },
       async handle({ request, params }) {
         const { name } = params;
-        const kind = ASSET_NAME.exec(name)?.[1] as AssetKind | undefined;
-        if (kind === undefined) {
+        const [, stem, extension] = ASSET_NAME.exec(name) ?? [];
+        const { js, css, later } = await bundle.assets();
+        const asset = [js, css, ...later].find(
+          (one) => stem && one.name.startsWith(stem) && one.name.endsWith(extension!),
+        );
+        if (asset === undefined) {
           throw new GatewayError("route_not_found", "The dashboard has no such file.");
         }
-        const asset = (await bundle.assets())[kind];
         return asset.file.answer(request, name === asset.name ? CURRENT : OUTDATED);
       },
     }),

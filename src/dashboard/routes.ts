@@ -30,6 +30,7 @@ import { operationRoutes } from "./operation.ts";
 import { overviewRoute } from "./overview.ts";
 import { type PageBundle, pageRoutes } from "./pages.ts";
 import { type PasskeyRouteDependencies, passkeyRoutes } from "./passkey-routes.ts";
+import { type PlaygroundKeysDependencies, playgroundRoutes } from "./playground-keys.ts";
 import { csrfTokenOf, type DashboardSessions, OPERATOR, type SessionEnd } from "./sessions.ts";
 import { type Offers, settingsRoutes } from "./settings.ts";
 import { signOnRoutes } from "./sign-on-routes.ts";
@@ -41,6 +42,7 @@ export interface DashboardDependencies {
   readonly bundle: PageBundle;
   readonly sql: Database;
   readonly clock: Clock;
+  readonly keys: PlaygroundKeysDependencies["keys"];
   readonly publicUrl: string | undefined;
   isTrustedProxy(address: string): boolean;
   readonly singleSignOn: SingleSignOn | undefined;
@@ -134,6 +136,7 @@ export function dashboardRoutes(
       ...operationRoutes("/operation", dependencies),
       ...settingsRoutes("/settings", dependencies),
       ...objectRoutes(dependencies.objects),
+      ...playgroundRoutes("/playground", dependencies),
       ...routes,
     ].flatMap((route) => sessionRoutesFor(route)),
   ];

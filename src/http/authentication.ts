@@ -1,6 +1,6 @@
 import type { ApiKeyActors } from "../../actors/api-key/actor.ts";
 import type { Query } from "../../db/client.ts";
-import { findKeysByHash } from "../../db/queries/api-keys.ts";
+import { type FoundKey, findKeysByHash } from "../../db/queries/api-keys.ts";
 import { findOperatorKey, type OperatorKey } from "../../db/queries/operator-keys.ts";
 import { type SuspensionReason, suspendedOrganizations } from "../../db/queries/organizations.ts";
 import { hashApiKey, parseApiKey } from "../lib/api-key-format.ts";
@@ -93,7 +93,7 @@ export class KeyLookup {
     this.#dependencies = dependencies;
   }
 
-  /** Returns the id of the key if it is cached. */
+  /** Returns the id of the key if it is cached. Ids of secrets that belong to sessions never are, because they end. */
   cachedKeyId(hash: string): string | undefined {
     return this.#keyIds.get(hash);
   }
@@ -129,7 +129,9 @@ export class KeyLookup {
       for (const [hash] of batch) this.#waiting.delete(hash);
       try {
         const hashes = batch.map(([hash]) => hash);
-        const keyIds = await this.#dependencies.read(findKeysByHash(hashes));
+        const keyIds = await this.#dependencies.read(
+          findKeysByHash(hashes, this.#dependencies.clock.nowMs()),
+        );
         for (const [hash, lookup] of batch) lookup.resolve(this.#remember(hash, keyIds.get(hash)));
       } catch (error) {
         for (const [, lookup] of batch) lookup.reject(error);
@@ -138,16 +140,18 @@ export class KeyLookup {
     this.#isReading = false;
   }
 
-  #remember(hash: string, keyId: string | undefined): string | undefined {
-    if (keyId === undefined) {
+  #remember(hash: string, found: FoundKey | undefined): string | undefined {
+    if (found === undefined) {
       this.#unknown.delete(hash);
       if (this.#unknown.size >= MAX_UNKNOWN_SECRETS) deleteOldest(this.#unknown);
       this.#unknown.set(hash, this.#dependencies.clock.nowMs() + UNKNOWN_MS);
       return undefined;
     }
-    if (this.#keyIds.size >= MAX_CACHED_SECRETS) deleteOldest(this.#keyIds);
-    this.#keyIds.set(hash, keyId);
-    return keyId;
+    if (!found.isOfSession) {
+      if (this.#keyIds.size >= MAX_CACHED_SECRETS) deleteOldest(this.#keyIds);
+      this.#keyIds.set(hash, found.id);
+    }
+    return found.id;
   }
 
   #isUnknown(hash: string): boolean {

@@ -94,6 +94,7 @@ const OPEN_TO_DEVELOPERS: ReadonlySet<string> = new Set([
   "GET /v1/keys/:id",
   "PATCH /v1/keys/:id",
   "DELETE /v1/keys/:id",
+  "POST /playground/key",
   "GET /v1/usage",
   "GET /v1/requests",
   "GET /v1/requests/:id",

@@ -226,6 +226,8 @@ export interface ApiKeyRecord extends ApiKeySettings {
   readonly keyPrefix: string;
   /** Milliseconds since the epoch. */
   readonly createdAtMs: number;
+  /** True for the key of a playground, whose secrets belong to sessions of the dashboard. */
+  readonly isPlayground?: true;
   /** The scopes that it can give to other keys. Absent: its scopes. */
   readonly grantedScopes?: readonly string[];
   /** Absent: the key has no team, or the record is not used for calls. */

@@ -108,3 +108,12 @@ export function grantedScopesOf(role: Role): readonly string[] {
 export function mayGrant(role: Role, granted: Role): boolean {
   return ROLE_RIGHTS[role].grants.includes(granted);
 }
+
+/** Scopes that a session needs for a key of the playground: to create keys, and to give them model calls. */
+export const PLAYGROUND_NEEDS = ["keys:manage", "chat:completions"] as const;
+
+/** The roles whose members get a key of the playground. */
+export const PLAYGROUND_ROLES: readonly Role[] = ROLES.filter(
+  (role) =>
+    mayCall(role, "keys:manage", "POST") && grantedScopesOf(role).includes("chat:completions"),
+);

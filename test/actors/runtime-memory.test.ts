@@ -42,6 +42,7 @@ test("100,000 idle actors fit in a process, at less than 1.25 KB each", async ()
         expires_at: null,
         team_id: null,
         owner_id: null,
+        playground_holder: null,
         is_active: true,
         created_at: new Date(loaded),
       }),

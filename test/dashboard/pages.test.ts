@@ -70,6 +70,22 @@ test("an address with a slash at its end leads to the one without, and what is n
   }
 });
 
+test("the scripts that pages load later have names of their content, and are not in the first load", async () => {
+  const html = await (await fetch(`${gateway.baseUrl}/dashboard`)).text();
+  const name = /app-\w+\.js/.exec(html)![0];
+  const script = await (await fetch(`${gateway.baseUrl}/dashboard/assets/${name}`)).text();
+  const later = [...script.matchAll(/import\("\.\/(markdown-\w+\.js)"\)/g)].map(
+    ([, file]) => file!,
+  );
+  expect(later).toHaveLength(1);
+  expect(html).not.toContain(later[0]!);
+  const file = await fetch(`${gateway.baseUrl}/dashboard/assets/${later[0]}`);
+  expect(file.headers.get("cache-control")).toContain("immutable");
+  const outdated = await fetch(`${gateway.baseUrl}/dashboard/assets/markdown-0.js`);
+  expect(outdated.headers.get("cache-control")).toBe("no-store");
+  expect(await outdated.text()).toBe(await file.text());
+});
+
 test("a page that another version has served gets its files too, but does not keep them", async () => {
   const response = await fetch(`${gateway.baseUrl}/dashboard/assets/app-0.js`);
   expect(response.status).toBe(200);

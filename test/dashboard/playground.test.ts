@@ -78,13 +78,24 @@ async function useKey(key: string): Promise<void> {
   await button("Use key").click();
 }
 
-async function choose(label: "Model" | "Second model", model: string): Promise<void> {
+async function choose(
+  label: "Model" | `${"Second" | "Third" | "Fourth"} model`,
+  model: string,
+): Promise<void> {
   await page.getByRole("combobox", { name: label, exact: true }).fill(model);
 }
 
 async function say(text: string): Promise<void> {
-  await page.getByLabel("Message").fill(text);
+  await page.getByRole("textbox", { name: "Message" }).fill(text);
   await button("Send").click();
+}
+
+/** Puts the settings of another address in place of the current ones. */
+async function startOver(models: readonly string[]): Promise<void> {
+  const [model, ...others] = models;
+  const query = [`model=${model}`, ...others.map((other) => `with=${other}`)].join("&");
+  await page.goto(`${gateway.baseUrl}/dashboard/playground?${query}`);
+  await page.getByRole("heading", { level: 1, name: "Playground" }).waitFor();
 }
 
 const lastAnswer = (model: string): Locator =>
@@ -173,16 +184,33 @@ browserTest(
   },
 );
 
-browserTest("the playground refuses a key that cannot call models, and says why", async () => {
+browserTest("a message is sent without a key, and its charge is the session's", async () => {
   await open("Playground");
-  await useKey("gateway_sk_wrong");
-  await page.getByRole("alert").getByText("is not valid").waitFor();
-  await useKey(gateway.managementKey);
-  await page.getByRole("alert").getByText("A management key cannot call models.").waitFor();
-  expect(await button("Send").isDisabled()).toBe(true);
-  await useKey(gateway.secretKey);
-  await page.getByRole("textbox", { name: "Secret key" }).waitFor({ state: "detached" });
+  await choose("Model", "sandbox/chat");
+  await say("Without a key");
+  await hasEnded(lastAnswer("sandbox/chat"));
+  await lastAnswer("sandbox/chat").getByText("Without a key").waitFor();
+  const [row] = await gateway.sql<{ name: string; expires_at: Date }[]>`
+    SELECT k.name, s.expires_at FROM playground_secrets s JOIN api_keys k ON k.id = s.key_id
+    JOIN transactions t ON t.key_id = k.id AND t.type = 'usage'`;
+  expect(row!.name).toBe("Playground of Default management key");
+  expect(await seriousFindings(page)).toEqual([]);
+  await button("New conversation").click();
 });
+
+browserTest(
+  "the playground refuses a pasted key that cannot call models, and says why",
+  async () => {
+    await button("Use another key").click();
+    await useKey("gateway_sk_wrong");
+    await page.getByRole("alert").getByText("is not valid").waitFor();
+    await useKey(gateway.managementKey);
+    await page.getByRole("alert").getByText("A management key cannot call models.").waitFor();
+    await useKey(gateway.secretKey);
+    await page.getByRole("textbox", { name: "Secret key" }).waitFor({ state: "detached" });
+    await page.getByText("Key: Default secret key").waitFor();
+  },
+);
 
 browserTest(
   "two models stream next to each other, each with its speed, tokens, and what the ledger charged",
@@ -198,7 +226,7 @@ browserTest(
       await answer.getByText(HOSTILE).waitFor();
       expect(await measure(answer, "First token")).toMatch(/^[\d.]+\sm?s$/);
       expect(await measure(answer, "Speed")).toMatch(/^[\d,]+ tokens\/s$/);
-      const [charge] = await charges(model);
+      const charge = (await charges(model)).at(-1);
       expect(nanoOf(await measure(answer, "Cost"))).toBe(charge!);
     }
     expect(await measure(lastAnswer("sandbox/reasoning"), "Tokens")).toMatch(
@@ -206,7 +234,8 @@ browserTest(
     );
     const reasoning = lastAnswer("sandbox/reasoning").locator("details");
     expect(await reasoning.getAttribute("open")).toBeNull();
-    const total = (await charges()).reduce((sum, charge) => sum + charge, 0n);
+    // The message before was another conversation.
+    const total = (await charges()).slice(1).reduce((sum, charge) => sum + charge, 0n);
     const said = await textOf(page.getByText(/Total cost: /));
     expect(nanoOf(said.split("Total cost: ")[1]!)).toBe(total);
     // The secret key alone opened these calls.
@@ -269,10 +298,10 @@ browserTest(
 );
 
 browserTest("the code of a request runs as it is copied, and has no key in it", async () => {
-  await button("Clear").click();
+  await button("New conversation").click();
   await button("Remove sandbox/cut").click();
   await page.getByLabel("System prompt").fill("");
-  await page.getByLabel("Message").fill('It\'s "quoted" for $HOME & `more`');
+  await page.getByRole("textbox", { name: "Message" }).fill('It\'s "quoted" for $HOME & `more`');
   await button("Code").click();
   const dialog = page.getByRole("dialog");
   const code = () => textOf(dialog.locator("pre"));
@@ -310,6 +339,7 @@ browserTest(
       ].join("\n");
     expect(await traces()).not.toContain(gateway.secretKey);
     await page.reload();
+    await button("Use another key").click();
     await page.getByRole("textbox", { name: "Secret key" }).waitFor();
     expect(await traces()).not.toContain(gateway.secretKey);
     expect(await page.getByRole("textbox", { name: "Secret key" }).inputValue()).toBe("");
@@ -329,17 +359,148 @@ browserTest(
   },
 );
 
-browserTest("another session finds neither the key nor what was said", async () => {
-  await useKey(gateway.secretKey);
-  await choose("Model", "sandbox/chat");
-  await say("Between us");
-  await lastAnswer("sandbox/chat").getByText("Between us").waitFor();
-  await button("Sign out").click();
-  await signInAs(page, (await gateway.addOrganization()).managementKey);
-  await open("Playground");
-  await page.getByRole("textbox", { name: "Secret key" }).waitFor();
-  expect(await page.getByText("Between us").count()).toBe(0);
+browserTest("hostile Markdown runs nothing, loads nothing and is shown as text", async () => {
+  await startOver(["sandbox/chat"]);
+  await say(
+    [
+      "<script>globalThis.hacked = 1</script><img src=x onerror='globalThis.hacked = 1'>",
+      "<iframe src='https://evil.example'></iframe><style>body{display:none}</style>",
+      "",
+      "[one](javascript:globalThis.hacked=1) [two](https://example.com/page)",
+      "![three](https://evil.example/pixel.png) <svg onload='globalThis.hacked=1'>",
+      "[four](data:text/html,<script>globalThis.hacked=1</script>)",
+      "",
+      "```js",
+      "const answer = '</code></pre><script>globalThis.hacked = 1</script>';",
+      "```",
+      "",
+      "**strong** <form action='https://evil.example'><button>Send</button></form>",
+    ].join("\n"),
+  );
+  const answer = lastAnswer("sandbox/chat");
+  await hasEnded(answer);
+  const shown = answer.locator(".markdown");
+  await shown.locator(".code-box .hljs-keyword").first().waitFor();
+  await shown.locator("strong").first().waitFor();
+  expect(await shown.locator("script, img, iframe, style, svg, form, input").count()).toBe(0);
+  const links = await shown
+    .locator("a")
+    .evaluateAll((all) =>
+      all.map((link) => [
+        link.getAttribute("href"),
+        link.getAttribute("rel"),
+        link.getAttribute("target"),
+      ]),
+    );
+  const rel = "noopener noreferrer nofollow";
+  for (const [href, ...others] of links) {
+    if (href !== null) expect(href).toStartWith("https://");
+    expect(others).toEqual([rel, "_blank"]);
+  }
+  expect(links.map(([href]) => href)).toContain("https://evil.example/pixel.png");
+  expect(await page.evaluate(() => "hacked" in globalThis)).toBe(false);
+  expect(await shown.getByRole("button", { name: "Copy code" }).count()).toBe(1);
+  expect(await seriousFindings(page)).toEqual([]);
 });
+
+browserTest("a huge answer is plain text, and the page stays usable", async () => {
+  await startOver(["sandbox/chat"]);
+  await page.getByLabel("Max output tokens").fill("16000");
+  await say(`${"international ".repeat(7_000)}*end*`);
+  const answer = lastAnswer("sandbox/chat");
+  await hasEnded(answer);
+  expect(await answer.locator(".markdown em").count()).toBe(0);
+  expect((await textOf(answer.locator(".markdown"))).length).toBeGreaterThan(50_000);
+});
+
+browserTest(
+  "four models answer one prompt, each is asked again alone, and a message is edited",
+  async () => {
+    const models = ["sandbox/chat", "sandbox/reasoning", "sandbox/slow", "sandbox/error-500"];
+    await startOver(models);
+    await page.getByLabel("Max output tokens").fill("30");
+    await say("Four of you");
+    for (const model of models.slice(0, 3)) await hasEnded(lastAnswer(model));
+    await lastAnswer("sandbox/error-500").getByText("(502 provider_error)").waitFor();
+    expect(await page.getByRole("button", { name: /^Compare with/ }).count()).toBe(0);
+    await button("Retry sandbox/reasoning").click();
+    await hasEnded(lastAnswer("sandbox/reasoning"));
+    expect(await page.getByRole("article").count()).toBe(4);
+    await button("Edit message 1").click();
+    expect(await page.getByRole("textbox", { name: "Message" }).inputValue()).toBe("Four of you");
+    await say("Edited");
+    await lastAnswer("sandbox/chat").getByText("Edited").waitFor();
+    for (const model of models.slice(0, 3)) await hasEnded(lastAnswer(model));
+    expect(await page.getByText("Four of you").count()).toBe(0);
+  },
+);
+
+browserTest("a tool's call takes the result that is typed for it", async () => {
+  await startOver(["sandbox/chat"]);
+  await page.getByLabel("Tools (JSON)").fill('[{"name": "find_weather"}]');
+  await say("What is the weather?");
+  await lastAnswer("sandbox/chat")
+    .getByText(/^find_weather\(\{/)
+    .waitFor();
+  await page.getByLabel("Result of find_weather").fill("It is sunny.");
+  const sent = page.waitForRequest((request) => request.url().endsWith("/v1/chat/completions"));
+  await button("Send result").click();
+  const { messages, tools } = (await sent).postDataJSON();
+  expect(tools).toEqual([{ type: "function", function: { name: "find_weather" } }]);
+  expect(messages.at(-1)).toMatchObject({ role: "tool", content: "It is sunny." });
+  await hasEnded(lastAnswer("sandbox/chat"));
+});
+
+browserTest("a link shares models and settings without messages", async () => {
+  const shared = { models: ["sandbox/chat"], system: "Be brief.", unknown: 1, temperature: 7 };
+  const fragment = encodeURIComponent(JSON.stringify(shared));
+  await page.goto(`${gateway.baseUrl}/dashboard/models`);
+  await page.goto(`${gateway.baseUrl}/dashboard/playground#settings=${fragment}`);
+  await page.getByRole("heading", { level: 1, name: "Playground" }).waitFor();
+  expect(await page.getByLabel("System prompt").inputValue()).toBe("Be brief.");
+  expect(await page.getByLabel("Temperature").inputValue()).toBe("");
+  expect(await page.getByRole("combobox", { name: "Model", exact: true }).inputValue()).toBe(
+    "sandbox/chat",
+  );
+  expect(page.url()).not.toContain("#");
+});
+
+browserTest(
+  "the history opens a conversation again, and another session finds nothing of it",
+  async () => {
+    await startOver(["sandbox/chat"]);
+    await say("Between us");
+    await hasEnded(lastAnswer("sandbox/chat"));
+    await page.getByText("History", { exact: true }).click();
+    await page.reload();
+    await page.getByText("History", { exact: true }).click();
+    await button("Between us").click();
+    await lastAnswer("sandbox/chat").getByText("Between us").waitFor();
+    await button("Sign out").click();
+    const other = await gateway.addOrganization();
+    await signInAs(page, other.managementKey);
+    await open("Playground");
+    await page.getByText("History", { exact: true }).click();
+    await page.getByText("No conversations yet").waitFor();
+    expect(await page.getByText("Between us").count()).toBe(0);
+    const stored = await page.evaluate(
+      () =>
+        new Promise<number>((resolve, reject) => {
+          const opening = indexedDB.open("gateway-playground", 1);
+          opening.onerror = () => reject(opening.error);
+          opening.onsuccess = () => {
+            const counting = opening.result
+              .transaction("conversations")
+              .objectStore("conversations")
+              .count();
+            counting.onsuccess = () => resolve(counting.result);
+            counting.onerror = () => reject(counting.error);
+          };
+        }),
+    );
+    expect(stored).toBe(0);
+  },
+);
 
 browserTest(
   "in all of this no policy was violated, and nothing was asked of another address",

@@ -18,7 +18,7 @@ beforeEach(() => {
     async read<Result>(query: Query<Result>): Promise<Result> {
       reads++;
       // The rows as they are when the read begins, told when it ends.
-      const rows = [...table].map(([key_hash, id]) => ({ key_hash, id }));
+      const rows = [...table].map(([hash, id]) => ({ hash, id, is_of_session: false }));
       const sql = Object.assign(() => Promise.resolve(rows), { array: () => undefined });
       await Promise.resolve();
       return query.run(sql as never);
@@ -61,7 +61,7 @@ test("a failed read refuses nobody's secret for later", async () => {
     read: () =>
       reads++ === 0
         ? Promise.reject(new Error("no database"))
-        : Promise.resolve(new Map([["a", "key_a"]]) as never),
+        : Promise.resolve(new Map([["a", { id: "key_a", isOfSession: false }]]) as never),
   });
   await expect(failing.find("a")).rejects.toThrow("no database");
   expect(await failing.find("a")).toBe("key_a");

@@ -13,6 +13,7 @@ const OTHERS = [
   "created_at",
   "deleted_at",
   "last_used_at",
+  "playground_holder",
   "version",
 ];
 

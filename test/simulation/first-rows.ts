@@ -62,6 +62,7 @@ function* insertPayers(
       allowed_models: null,
       expires_at: null,
       team_id: null,
+      playground_holder: null,
       owner_id: null,
       is_active: true,
       created_at: new Date(nowMs()),

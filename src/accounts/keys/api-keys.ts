@@ -167,6 +167,7 @@ export class ApiKeys {
   ): Promise<ListedKey> {
     const target = await this.find(caller, id);
     assertMayTouch(caller, target.record);
+    if (target.record.isPlayground) assertLimitsOnly(changed);
     if (shownOwnerId(caller) !== undefined) assertOnlyTightens(target.record, changed);
     const limit = limitForSecretKeys(target.record.kind, changed);
     if (limit !== undefined) {
@@ -194,6 +195,9 @@ export class ApiKeys {
   async remove(caller: ApiKeyRecord, id: string, author: Author): Promise<void> {
     const target = await this.find(caller, id);
     assertMayTouch(caller, target.record);
+    if (target.record.isPlayground) {
+      throw notPermitted("The key of a playground cannot be deleted. Make it inactive instead.");
+    }
     const isRemoved = await this.#dependencies.keys
       .get(id)
       .ask("remove", { eventId: newId("evt"), author });
@@ -296,6 +300,17 @@ function ownedSettings(
 function outsidePolicy(param: string, accepted: string): GatewayError {
   const message = `The policy of your team allows ${param} of ${accepted}.`;
   return new GatewayError("invalid_body", message, { param });
+}
+
+/** Settings that come from the sessions of a playground key, and so are set again when it gets another secret. */
+const OF_PLAYGROUND = ["name", "scopes", "ownerId", "expiresAtMs", "budgetIncludesByok"] as const;
+
+/** Throws 403 if a change of a playground's key is not one of its limits, its team or its state. */
+function assertLimitsOnly(changed: Partial<ApiKeySettings>): void {
+  const setting = OF_PLAYGROUND.find((name) => changed[name] !== undefined);
+  if (setting === undefined) return;
+  const { field } = SETTING_ROWS.find(({ name }) => name === setting)!;
+  throw notPermitted(`${field} of the key of a playground cannot be changed.`, field);
 }
 
 /** Settings that a developer can lower, but not raise or remove, on a key. */

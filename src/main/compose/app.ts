@@ -58,7 +58,7 @@ export function composeApp(services: Services): ReturnType<typeof createApp> {
     ...{ keysSignIn: config.keysSignIn },
     identityProviders,
     identitySignOn: new IdentitySignOn({ providers: identityProviders, egress: { guard }, clock }),
-    ...{ sessions, live, publicUrl, sql, clock, isTrustedProxy, singleSignOn },
+    ...{ sessions, live, publicUrl, sql, clock, keys, isTrustedProxy, singleSignOn },
     bundle: services.bundle,
     onRejected: ({ message, cause, claims }: SignInRejected) =>
       telemetry.log.warn({ reason: reasonOf(cause) ?? message, claims }, "single sign-on rejected"),

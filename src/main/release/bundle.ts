@@ -75,6 +75,9 @@ async function bundleBrowserFiles(folder: string) {
     target: "browser",
     minify: true,
     metafile: true,
+    // Scripts that pages load later keep their names.
+    splitting: true,
+    naming: { chunk: "[name].[ext]" },
   });
   const script = Bun.file(join(outdir, "main.js"));
   await Bun.write(script, `import "./main.css";\n${await script.text()}`);

@@ -103,7 +103,7 @@ async function readEarlierKeys(sql: Database, path: string): Promise<FirstKeys |
   const file = readFirstKeys(path);
   if (file === undefined) return undefined;
   const keys = [file.management_key, file.secret_key];
-  const found = await findKeysByHash(keys.map(hashApiKey)).run(sql);
+  const found = await findKeysByHash(keys.map(hashApiKey), Date.now()).run(sql);
   return found.size === keys.length ? { kind: "file", path, file } : undefined;
 }
 

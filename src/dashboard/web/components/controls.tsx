@@ -1,5 +1,5 @@
 import { type ComponentChildren, createContext } from "preact";
-import { useContext, useEffect, useId, useRef, useState } from "preact/hooks";
+import { useContext, useEffect, useRef, useState } from "preact/hooks";
 import { mayChange, type Right } from "../rights.ts";
 import { hrefOf, navigate } from "../router.ts";
 
@@ -123,6 +123,11 @@ function Hint({ id, error, children }: HintProps) {
   );
 }
 
+let lastId = 0;
+
+/** Returns an id for an element. Those of Preact's useId repeat when fields appear later. */
+const nextId = () => `field-${++lastId}`;
+
 interface FieldProps extends Rejectable {
   readonly label: string;
   readonly value: string;
@@ -154,7 +159,7 @@ export function Field({
   onInput,
   ...input
 }: FieldProps) {
-  const id = useId();
+  const [id] = useState(nextId);
   const fault = useFault(param);
   const error = statedError ?? fault;
   const described = error !== undefined || hint !== undefined ? `${id}-hint` : undefined;
@@ -220,7 +225,7 @@ export function Area({
   onInput,
   ...area
 }: AreaProps) {
-  const id = useId();
+  const [id] = useState(nextId);
   const fault = useFault(param);
   const error = statedError ?? fault;
   const described = error !== undefined || hint !== undefined ? `${id}-hint` : undefined;
@@ -266,7 +271,7 @@ export function Choice({
   param,
   onChange,
 }: ChoiceProps) {
-  const id = useId();
+  const [id] = useState(nextId);
   const error = useFault(param);
   return (
     <div class={isInline ? "field inline" : "field"}>

@@ -1,72 +1,138 @@
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { Area, Button, Choice, Code, Field, Tabs } from "../components/controls.tsx";
-import { Dialog, Form } from "../components/dialog.tsx";
-import { Empty, PageHead, Panel } from "../components/display.tsx";
-import { short, usdExact } from "../format.ts";
+import { Button, Choice, Code, Field, Tabs } from "../components/controls.tsx";
+import { Dialog, Form, toast } from "../components/dialog.tsx";
+import { Empty, PageHead } from "../components/display.tsx";
+import { short } from "../format.ts";
 import { type ListedModel, matching, useModels } from "../models/catalogue.ts";
 import { priceSummary } from "../models/prices.tsx";
+import type { Answer } from "../playground/answer.ts";
 import { AnswerView } from "../playground/answer-view.tsx";
+import { acceptedKinds } from "../playground/attachments.ts";
+import { curlOf, javaScriptOf, pythonOf } from "../playground/code.ts";
+import { Attachments, Composer, ToolResults } from "../playground/composer.tsx";
 import {
   clear,
-  curlOf,
-  draft,
-  forgetKey,
-  keyName,
+  edit,
+  editing,
+  isRunning,
+  nextRequest,
   removeSide,
-  requestOf,
-  sdkOf,
+  retry,
   send,
-  settings,
   sides,
-  stopAll,
+  type TraitsOf,
+  type Turn,
   turns,
-  useKey,
 } from "../playground/conversation.ts";
-import { faultsOf, SettingsPanel } from "../playground/settings-panel.tsx";
-import { changeQuery, gatewayUrl, query } from "../router.ts";
+import { saveConversation } from "../playground/history.ts";
+import { HistoryPanel } from "../playground/history-panel.tsx";
+import { forgetPasted, pastedName, pasteKey } from "../playground/key.ts";
+import {
+  fromFragment,
+  MAX_SIDES,
+  type ModelTraits,
+  settings,
+  sharedFragment,
+} from "../playground/settings.ts";
+import { SettingsPanel } from "../playground/settings-panel.tsx";
+import { changeQuery, gatewayUrl, hrefOf, query, takeFragment } from "../router.ts";
 
-/** Chats with one model, or two side by side, with a secret key that only this page has. */
+/** Chats with up to four models side by side, with a key that the gateway makes for the session. */
 export function PlaygroundPage() {
   const { models } = useModels();
-  const [isCodeShown, setCodeShown] = useState(false);
+  const [shownDialog, setShownDialog] = useState<"code" | "key">();
   const chats = useMemo(() => matching(models, { use: "chat" }), [models]);
   const byId = useMemo(() => new Map(chats.map((model) => [model.id, model])), [chats]);
-  const hasEffort = (id: string) =>
-    byId.get(id.trim())?.supported_parameters.includes("reasoning_effort") === true;
-  useEffect(readModelsFromUrl, []);
+  const modelOf = (id: string) => byId.get(id.trim());
+  const traitsOf = (id: string) => traitsIn(modelOf(id));
+  const traits = sides.value.map(traitsOf);
+  const close = () => setShownDialog(undefined);
+  useEffect(readUrl, []);
   return (
     <>
       <PageHead title="Playground">
-        <Button onClick={() => setCodeShown(true)}>Code</Button>
-        {turns.value.length > 0 && <Button onClick={clear}>Clear</Button>}
-        {keyName.value !== undefined && <Button onClick={forgetKey}>Forget key</Button>}
+        <Button onClick={() => void share()}>Share settings</Button>
+        <Button onClick={() => setShownDialog("code")}>Code</Button>
+        {pastedName.value === undefined ? (
+          <Button onClick={() => setShownDialog("key")}>Use another key</Button>
+        ) : (
+          <Button onClick={forgetPasted}>Forget key</Button>
+        )}
+        {turns.value.length > 0 && <Button onClick={clear}>New conversation</Button>}
       </PageHead>
-      {keyName.value === undefined && <KeyForm />}
       <div class="playground">
         <div>
-          <Sides chats={chats} byId={byId} />
-          <Transcript />
-          <Composer hasEffort={hasEffort} />
+          <Sides chats={chats} modelOf={modelOf} />
+          <Transcript traitsOf={traitsOf} />
+          <ToolResults traitsOf={traitsOf} onSent={saveWhenEnded} />
+          <Composer
+            kinds={acceptedKinds(sides.value.map(modelOf))}
+            onSend={() => saveWhenEnded(send(traitsOf))}
+          />
         </div>
-        <SettingsPanel hasEffort={sides.value.some(hasEffort)} />
+        <div class="playground-aside">
+          <SettingsPanel
+            hasEffort={traits.some(({ hasEffort }) => hasEffort)}
+            makesSound={traits.some(({ makesSound }) => makesSound)}
+          />
+          <HistoryPanel />
+        </div>
       </div>
-      {isCodeShown && <CodeDialog hasEffort={hasEffort} onClose={() => setCodeShown(false)} />}
+      {shownDialog === "code" && <CodeDialog traitsOf={traitsOf} onClose={close} />}
+      {shownDialog === "key" && <KeyDialog onClose={close} />}
     </>
   );
 }
 
-function readModelsFromUrl(): void {
-  const modelIds = [query.value.get("model"), query.value.get("with")].filter((id) => id !== null);
-  if (modelIds.length === 0) return;
-  sides.value = modelIds;
-  changeQuery({ model: undefined, with: undefined });
+function traitsIn(model: ListedModel | undefined): ModelTraits {
+  return {
+    hasEffort: model?.supported_parameters.includes("reasoning_effort") === true,
+    makesSound: model?.architecture.output_modalities.includes("audio") === true,
+  };
 }
 
-function KeyForm() {
+/** Stores the conversation as each answer ends, so that a lost page loses at most the one that streams. */
+function saveWhenEnded(answers: readonly (Answer | undefined)[]): void {
+  for (const answer of answers) void answer?.ended.then(saveConversation);
+}
+
+/** Takes models and settings from the address, which another page or a shared link has. */
+function readUrl(): void {
+  const shared = fromFragment(takeFragment());
+  const linked = [query.value.get("model"), ...query.value.getAll("with")].filter(
+    (id) => id !== null,
+  );
+  const modelIds = shared === undefined ? linked : shared.models;
+  if (shared !== undefined) settings.value = shared.settings;
+  if (modelIds.length > 0) sides.value = modelIds.slice(0, MAX_SIDES);
+  if (linked.length > 0) changeQuery({ model: undefined, with: undefined });
+}
+
+async function share(): Promise<void> {
+  const link = new URL(hrefOf("playground"), location.href);
+  link.hash = sharedFragment(sides.value, settings.value);
+  // Browsers allow the clipboard on secure origins only.
+  if (navigator.clipboard === undefined) {
+    history.replaceState(null, "", link);
+    toast("Copy the link from the address bar. It has the models and settings, and no messages.");
+    return;
+  }
+  await navigator.clipboard.writeText(link.href);
+  toast("Link copied. It has the models and settings, and no messages.");
+}
+
+function KeyDialog({ onClose }: { onClose(): void }) {
   const [text, setText] = useState("");
   return (
-    <Panel>
-      <Form submit="Use key" onSubmit={() => useKey(text.trim())}>
+    <Dialog title="Use another key" onClose={onClose}>
+      <Form
+        submit="Use key"
+        onCancel={onClose}
+        onSubmit={async () => {
+          await pasteKey(text.trim());
+          onClose();
+        }}
+      >
         <Field
           label="Secret key"
           value={text}
@@ -77,31 +143,33 @@ function KeyForm() {
           hint="Requests are charged to this key and count towards its limits and budgets. The key stays in memory until you leave or reload the dashboard, and is never stored."
         />
       </Form>
-    </Panel>
+    </Dialog>
   );
 }
 
 interface SidesProps {
   readonly chats: readonly ListedModel[];
-  readonly byId: ReadonlyMap<string, ListedModel>;
+  modelOf(id: string): ListedModel | undefined;
 }
 
-const MAX_SIDES = 2;
 const MAX_SUGGESTIONS = 50;
+const ORDINALS = ["", "Second", "Third", "Fourth"];
+/** Classes of the columns, by their number. */
+const COLUMNS = ["", "", "two", "three", "four"];
 
-function Sides({ chats, byId }: SidesProps) {
+function Sides({ chats, modelOf }: SidesProps) {
   const shown = sides.value;
   const choose = (side: number, id: string) => {
     sides.value = shown.map((previous, index) => (index === side ? id : previous));
   };
   return (
-    <div class={shown.length === 1 ? "sides" : "sides two"}>
+    <div class={`sides ${COLUMNS[shown.length]}`}>
       {shown.map((id, side) => {
-        const model = byId.get(id.trim());
+        const model = modelOf(id);
         return (
           <div key={side} class="side-head">
             <Field
-              label={side === 0 ? "Model" : "Second model"}
+              label={side === 0 ? "Model" : `${ORDINALS[side]} model`}
               value={id}
               onInput={(value) => choose(side, value)}
               placeholder="Type to search"
@@ -132,7 +200,7 @@ function Sides({ chats, byId }: SidesProps) {
             sides.value = [...shown, ""];
           }}
         >
-          Compare with a second model
+          {`Compare with a ${ORDINALS[shown.length]!.toLowerCase()} model`}
         </Button>
       )}
     </div>
@@ -142,7 +210,7 @@ function Sides({ chats, byId }: SidesProps) {
 /** Distance from the end of the page within which the page follows new text, in pixels. */
 const NEAR_PIXELS = 80;
 
-function Transcript() {
+function Transcript({ traitsOf }: { readonly traitsOf: TraitsOf }) {
   const shown = useRef<HTMLDivElement>(null);
   const isNearEnd = useRef(true);
   const count = turns.value.length;
@@ -174,121 +242,86 @@ function Transcript() {
           <p>Choose a model, write a message, and see its answer with its speed and cost.</p>
         </Empty>
       )}
-      {turns.value.map(({ text, answers }, index) => (
-        <section key={index} aria-label={`Turn ${index + 1}`}>
-          <p class="user-message message-text">{text}</p>
-          <div class={answers.length === 1 ? "answers" : "answers two"}>
-            {answers.map((answer, side) => answer && <AnswerView key={side} answer={answer} />)}
-          </div>
-        </section>
+      {turns.value.map((turn, index) => (
+        <TurnView key={index} {...{ turn, index, traitsOf }} isLast={index === count - 1} />
       ))}
     </div>
   );
 }
 
-interface EffortProps {
-  /** Returns true if the model supports a reasoning effort. */
-  hasEffort(model: string): boolean;
+interface TurnViewProps {
+  readonly turn: Turn;
+  readonly index: number;
+  readonly isLast: boolean;
+  readonly traitsOf: TraitsOf;
 }
 
-function isRunning(): boolean {
-  return turns.value.at(-1)?.answers.some((answer) => answer?.isRunning) === true;
-}
-
-function Composer({ hasEffort }: EffortProps) {
-  const text = draft.value;
-  const missing = missingInput();
-  const submit = () => {
-    if (missing === undefined && !isRunning() && text.trim() !== "") send(hasEffort);
-  };
+function TurnView({ turn, index, isLast, traitsOf }: TurnViewProps) {
+  const { text, attachments, results, answers } = turn;
+  const isReplaced = editing.value !== undefined && index >= editing.value;
+  const given = Object.values(results);
   return (
-    <form
-      class="composer"
-      onSubmit={(event) => {
-        event.preventDefault();
-        submit();
-      }}
-    >
-      <Area
-        label="Message"
-        rows={2}
-        value={text}
-        onInput={(value) => {
-          draft.value = value;
-        }}
-        onKeyDown={(event) => {
-          if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-          event.preventDefault();
-          submit();
-        }}
-        placeholder="Enter to send, Shift+Enter for a new line"
-      />
-      <footer>
-        <span class="quiet" role="status">
-          {missing ?? spentText()}
-        </span>
-        {isRunning() ? (
-          <Button onClick={stopAll}>Stop</Button>
+    <section aria-label={`Turn ${index + 1}`} class={isReplaced ? "replaced" : undefined}>
+      <div class="user-message">
+        <Attachments files={attachments} />
+        {given.length === 0 ? (
+          <p class="message-text">{text}</p>
         ) : (
-          <Button
-            type="submit"
-            variant="primary"
-            isDisabled={missing !== undefined || text.trim() === ""}
-          >
-            Send
+          given.map((result, at) => (
+            <p key={at} class="message-text code">
+              {result || "(empty result)"}
+            </p>
+          ))
+        )}
+        {given.length === 0 && !isRunning() && (
+          <Button variant="link" label={`Edit message ${index + 1}`} onClick={() => edit(index)}>
+            Edit
           </Button>
         )}
-      </footer>
-    </form>
+      </div>
+      <div class={`answers ${COLUMNS[answers.length]}`}>
+        {answers.map(
+          (answer, side) =>
+            answer && (
+              <AnswerView
+                key={side}
+                answer={answer}
+                onRetry={isLast ? () => saveWhenEnded([retry(side, traitsOf)]) : undefined}
+              />
+            ),
+        )}
+      </div>
+    </section>
   );
 }
 
-function missingInput(): string | undefined {
-  if (keyName.value === undefined) return "Enter a secret key first.";
-  if (sides.value.some((id) => id.trim() === "")) return "Choose a model first.";
-  return Object.values(faultsOf(settings.value)).some((fault) => fault !== undefined)
-    ? "Correct the settings first."
-    : undefined;
-}
-
-const NANO_PER_USD = 1_000_000_000;
-
-/** Returns the key and the total cost of the answers so far. */
-function spentText(): string {
-  const costs = turns.value
-    .flatMap(({ answers }) => answers)
-    .flatMap((answer) => answer?.state.value.costUsd ?? []);
-  const key = `Key: ${keyName.value}`;
-  if (costs.length === 0) return key;
-  const nano = costs.reduce((sum, cost) => sum + Math.round(cost * NANO_PER_USD), 0);
-  return `${key} · Total cost: ${usdExact(nano / NANO_PER_USD)}`;
-}
-
-interface CodeDialogProps extends EffortProps {
+interface CodeDialogProps {
+  readonly traitsOf: TraitsOf;
   onClose(): void;
 }
 
+const CODES = [
+  ["curl", "curl"],
+  ["python", "Python"],
+  ["sdk", "OpenAI SDK"],
+] as const;
+
 /** The request as a command or a program, with a button to copy it. */
-function CodeDialog({ hasEffort, onClose }: CodeDialogProps) {
+function CodeDialog({ traitsOf, onClose }: CodeDialogProps) {
   const [form, setForm] = useState("curl");
   const [side, setSide] = useState("0");
-  const request = requestOf(Number(side), hasEffort);
+  const request = nextRequest(Number(side), traitsOf);
   const body = { ...request, model: request.model || "author/model" };
+  const base = new URL("v1", gatewayUrl).href;
   const code =
     form === "curl"
-      ? curlOf(new URL("v1/chat/completions", gatewayUrl).href, body)
-      : sdkOf(new URL("v1", gatewayUrl).href, body);
+      ? curlOf(`${base}/chat/completions`, body)
+      : form === "python"
+        ? pythonOf(base, body)
+        : javaScriptOf(base, body);
   return (
     <Dialog title="Code" onClose={onClose}>
-      <Tabs
-        label="Format"
-        tabs={[
-          ["curl", "curl"],
-          ["sdk", "OpenAI SDK"],
-        ]}
-        current={form}
-        onChange={setForm}
-      />
+      <Tabs label="Format" tabs={CODES} current={form} onChange={setForm} />
       {sides.value.length > 1 && (
         <Choice
           label="Request to"
@@ -301,7 +334,7 @@ function CodeDialog({ hasEffort, onClose }: CodeDialogProps) {
       )}
       <Code
         text={code}
-        action={form === "curl" ? "Copy as curl" : "Copy as OpenAI SDK"}
+        action={`Copy as ${CODES.find(([id]) => id === form)![1]}`}
         hint={
           <>
             Set the key first: <code>export SECRET_KEY=…</code>

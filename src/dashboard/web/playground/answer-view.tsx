@@ -1,48 +1,72 @@
 import type { ComponentChildren } from "preact";
+import { useEffect, useState } from "preact/hooks";
 import { Button, Link } from "../components/controls.tsx";
 import { Badge, Notice } from "../components/display.tsx";
+import { Mark } from "../components/icon.tsx";
 import { duration, integer, usdExact } from "../format.ts";
 import type { Answer, AnswerState, Usage } from "./answer.ts";
+import { MarkdownView } from "./markdown-view.tsx";
+import { SoundPlayer } from "./sound-player.tsx";
 
 const MS_PER_SECOND = 1_000;
 
+interface AnswerViewProps {
+  readonly answer: Answer;
+  /** Asks for the answer again. Undefined: it is not the last one. */
+  readonly onRetry: (() => void) | undefined;
+}
+
 /** A streaming answer with its measurements and cost. */
-export function AnswerView({ answer }: { readonly answer: Answer }) {
+export function AnswerView({ answer, onRetry }: AnswerViewProps) {
   const state = answer.state.value;
-  const { phase, text, reasoning, refusal, toolCalls, error } = state;
+  const { phase, text, reasoning, refusal, toolCalls, images, sound, error } = state;
   const isRunning = answer.isRunning;
   return (
     <article class="answer" aria-label={`Answer from ${answer.model}`} aria-busy={isRunning}>
       <header>
+        <Mark of={answer.model} />
         <span class="code">{answer.model}</span>
         {phase === "stopped" && <Badge tone="warn">Stopped</Badge>}
-        {phase === "failed" && <Badge tone="bad">{error!.code}</Badge>}
+        {phase === "failed" && <Badge tone="bad">{error?.code ?? "failed"}</Badge>}
         {isRunning && (
           <Button variant="quiet" label={`Stop ${answer.model}`} onClick={() => answer.stop()}>
             Stop
           </Button>
         )}
+        {!isRunning && text !== "" && <CopyAnswer text={text} model={answer.model} />}
+        {!isRunning && onRetry && (
+          <Button variant="quiet" label={`Retry ${answer.model}`} onClick={onRetry}>
+            Retry
+          </Button>
+        )}
       </header>
       {reasoning !== "" && (
         <details>
-          <summary>Reasoning</summary>
+          <summary>{reasoningTitle(state)}</summary>
           <p class="message-text quiet">{reasoning}</p>
         </details>
       )}
-      {text !== "" && <p class="message-text">{text}</p>}
+      {text !== "" && <MarkdownView text={text} isRunning={isRunning} />}
+      {images.map((url, index) => (
+        <img
+          key={index}
+          class="answer-image"
+          src={url}
+          alt={`Output ${index + 1} of ${answer.model}`}
+        />
+      ))}
+      {sound && !isRunning && <SoundPlayer sound={sound} />}
       {refusal !== "" && (
         <Notice tone="warn">
           <p class="message-text">{refusal}</p>
         </Notice>
       )}
       {toolCalls.map((call, index) => (
-        <pre key={call.id || index} class="block code">
+        // biome-ignore lint/a11y/noNoninteractiveTabindex: the block scrolls, so it has to be focusable
+        <pre key={call.id || index} class="block code" tabIndex={0}>
           {`${call.function.name}(${call.function.arguments})`}
         </pre>
       ))}
-      {toolCalls.length > 0 && phase === "done" && (
-        <p class="hint">Your next message is sent as the tool's result.</p>
-      )}
       {phase === "waiting" && <p class="quiet">Waiting for the first token…</p>}
       {error !== undefined && (
         <Notice tone="bad">
@@ -52,6 +76,25 @@ export function AnswerView({ answer }: { readonly answer: Answer }) {
       )}
       <Measures state={state} isRunning={isRunning} />
     </article>
+  );
+}
+
+/** Returns a title such as "Reasoning, 28 tokens". */
+function reasoningTitle({ usage }: AnswerState): string {
+  const tokens = usage?.completion_tokens_details?.reasoning_tokens;
+  return tokens ? `Reasoning, ${integer(tokens)} tokens` : "Reasoning";
+}
+
+function CopyAnswer({ text, model }: { readonly text: string; readonly model: string }) {
+  const [isCopied, setCopied] = useState(false);
+  useEffect(() => setCopied(false), [text]);
+  // Browsers allow the clipboard on secure origins only.
+  if (navigator.clipboard === undefined) return null;
+  const copy = () => navigator.clipboard.writeText(text).then(() => setCopied(true));
+  return (
+    <Button variant="quiet" label={`Copy the answer from ${model}`} onClick={() => void copy()}>
+      {isCopied ? "Copied" : "Copy"}
+    </Button>
   );
 }
 

@@ -1,7 +1,7 @@
 import { type Signal, signal } from "@preact/signals";
 import { ApiError, call, errorOf } from "../api.ts";
-import { gatewayUrl } from "../router.ts";
 import { readServerEvents } from "../server-events.ts";
+import { callModel } from "./key.ts";
 
 /*
  * An answer waits, then streams, and then is done, stopped by the viewer, or failed. Its last chunk states
@@ -27,6 +27,10 @@ export interface AnswerState {
   readonly reasoning: string;
   readonly refusal: string;
   readonly toolCalls: readonly ToolCall[];
+  /** Images of the answer, as data URLs. */
+  readonly images: readonly string[];
+  /** Sound of the answer. */
+  readonly sound?: Sound;
   readonly finishReason?: string;
   /** Time from sending the request to the first piece of its answer. */
   readonly firstTokenMs?: number;
@@ -38,6 +42,12 @@ export interface AnswerState {
   readonly provider?: string;
   readonly requestId?: string;
   readonly error?: ApiError;
+}
+
+/** Sound as PCM of 16 bits at 24 kHz in pieces of base64. */
+export interface Sound {
+  readonly pieces: readonly string[];
+  readonly transcript: string;
 }
 
 /** Tokens by kind. The details are parts of the prompt or the completion. */
@@ -52,6 +62,8 @@ interface Piece {
   readonly content?: string | null;
   readonly reasoning?: string | null;
   readonly refusal?: string | null;
+  readonly images?: readonly { readonly image_url?: { readonly url?: string } }[];
+  readonly audio?: { readonly data?: string; readonly transcript?: string };
   readonly tool_calls?: readonly {
     readonly index: number;
     readonly id?: string;
@@ -86,23 +98,33 @@ const INITIAL_STATE: AnswerState = {
   reasoning: "",
   refusal: "",
   toolCalls: [],
+  images: [],
 };
 /** Time between two updates of the page, because a stream can have hundreds of pieces a second. */
 const SHOW_MS = 40;
 /** Delays before the attempts to read the request. The list of requests is at most 5 s late. */
 const LOOK_UP_MS = [300, 700, 1_500, 3_000, 5_000];
 
+/** Time between two calls that keep the session open while an answer streams. */
+const KEEP_SESSION_MS = 300_000;
+
 export class Answer {
   readonly model: string;
+  /** Fulfils when the answer has ended and its cost is known, or cannot be found. */
+  readonly ended: Promise<void>;
   readonly state: Signal<AnswerState> = signal(INITIAL_STATE);
   readonly #abort = new AbortController();
   #draft: AnswerState = INITIAL_STATE;
   #showing: ReturnType<typeof setTimeout> | undefined;
 
-  /** Calls the model with a secret key, without the session. */
-  constructor(body: ChatRequest, secret: string) {
+  /** Calls the model with the key in use, without the session. With a state, restores an ended answer. */
+  constructor(body: ChatRequest, restored?: AnswerState) {
     this.model = body.model;
-    void this.#run(body, secret);
+    if (restored !== undefined) {
+      this.#draft = restored;
+      this.state.value = restored;
+    }
+    this.ended = restored === undefined ? this.#run(body) : Promise.resolve();
   }
 
   get isRunning(): boolean {
@@ -114,11 +136,13 @@ export class Answer {
     this.#abort.abort();
   }
 
-  async #run(body: ChatRequest, secret: string): Promise<void> {
+  async #run(body: ChatRequest): Promise<void> {
+    // A session ends after an hour without use, which a long answer must not be.
+    const keeping = setInterval(() => void call("GET", "session").catch(() => {}), KEEP_SESSION_MS);
     const beganMs = performance.now();
     const { signal } = this.#abort;
     try {
-      const response = await fetchWithKey("v1/chat/completions", secret, { body, signal });
+      const response = await callModel("v1/chat/completions", body, signal);
       const { headers } = response;
       this.#change({
         provider: headers.get("x-gateway-provider") ?? undefined,
@@ -138,6 +162,7 @@ export class Answer {
       // Closes a stream that reported an error itself.
       this.#abort.abort();
     }
+    clearInterval(keeping);
     this.#show();
     await this.#lookUpCost();
   }
@@ -151,8 +176,9 @@ export class Answer {
     const choice = choices?.find(({ index }) => index === 0);
     if (choice === undefined) return;
     if (choice.finish_reason) this.#change({ finishReason: choice.finish_reason });
-    const { content, reasoning, refusal, tool_calls: calls } = choice.delta ?? {};
-    if (!content && !reasoning && !refusal && !calls?.length) return;
+    const { content, reasoning, refusal, images, audio, tool_calls: calls } = choice.delta ?? {};
+    const isEmpty = !content && !reasoning && !refusal && !images?.length && !audio;
+    if (isEmpty && !calls?.length) return;
     const { firstTokenMs = afterMs, ...previous } = this.#draft;
     this.#change({
       phase: "streaming",
@@ -160,6 +186,8 @@ export class Answer {
       reasoning: previous.reasoning + (reasoning ?? ""),
       refusal: previous.refusal + (refusal ?? ""),
       toolCalls: (calls ?? []).reduce(withPiece, previous.toolCalls),
+      images: [...previous.images, ...imagesIn(images)],
+      ...(audio && { sound: withSound(previous.sound, audio) }),
       firstTokenMs,
       streamedMs: afterMs - firstTokenMs,
     });
@@ -198,6 +226,21 @@ export class Answer {
   }
 }
 
+/** Returns the data URLs of pictures. The page loads no picture of another host. */
+function imagesIn(images: Piece["images"] = []): string[] {
+  const urls = images.map((image) => image.image_url?.url);
+  return urls.filter(
+    (url) => url !== undefined && /^data:image\/(?:png|jpeg|webp|gif);/.test(url),
+  ) as string[];
+}
+
+function withSound(before: Sound | undefined, piece: NonNullable<Piece["audio"]>): Sound {
+  return {
+    pieces: [...(before?.pieces ?? []), ...(piece.data ? [piece.data] : [])],
+    transcript: (before?.transcript ?? "") + (piece.transcript ?? ""),
+  };
+}
+
 function withPiece(
   calls: readonly ToolCall[],
   { index, id, function: piece }: NonNullable<Piece["tool_calls"]>[number],
@@ -229,25 +272,4 @@ function asApiError(error: unknown): ApiError {
     return new ApiError(0, "stream_broken", "The stream contained invalid JSON.", null);
   }
   return new ApiError(0, "unreachable", "The connection to the gateway failed.", null);
-}
-
-interface KeyedCall {
-  readonly body?: object;
-  readonly signal?: AbortSignal;
-}
-
-/** Calls the API with a key and without the session's cookie, like a program. */
-export function fetchWithKey(
-  path: string,
-  secret: string,
-  { body, signal }: KeyedCall = {},
-): Promise<Response> {
-  return fetch(new URL(path, gatewayUrl), {
-    method: body === undefined ? "GET" : "POST",
-    headers: { authorization: `Bearer ${secret}`, "content-type": "application/json" },
-    body: body === undefined ? undefined : JSON.stringify(body),
-    credentials: "omit",
-    cache: "no-store",
-    signal,
-  });
 }

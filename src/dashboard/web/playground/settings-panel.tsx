@@ -1,6 +1,10 @@
 import { useState } from "preact/hooks";
+import { session } from "../api.ts";
 import { Area, Choice, Field } from "../components/controls.tsx";
-import { fieldsOf, type Settings, settings } from "./conversation.ts";
+import { useResource } from "../resource.ts";
+import { mayRead } from "../rights.ts";
+import { pastedName, teamId } from "./key.ts";
+import { faultsOf, type ModelTraits, type Settings, settings } from "./settings.ts";
 
 const EFFORTS = [
   ["", "Model default"],
@@ -10,27 +14,20 @@ const EFFORTS = [
   ["medium", "Medium"],
   ["high", "High"],
 ] as const;
+const VOICES = [
+  ["", "Text only"],
+  ["alloy", "Sound, voice alloy"],
+  ["echo", "Sound, voice echo"],
+  ["shimmer", "Sound, voice shimmer"],
+] as const;
 /** Screen width from which the settings are initially open, in pixels. */
 const WIDE_PIXELS = 1_080;
-const MAX_TEMPERATURE = 2;
 
-/** Returns the errors of settings, by their names. */
-export function faultsOf({ temperature, maxTokens, fields }: Settings) {
-  const temperatureValue = Number(temperature);
-  const isTemperature = temperatureValue >= 0 && temperatureValue <= MAX_TEMPERATURE;
-  return {
-    temperature: isTemperature ? undefined : "Enter a number from 0 to 2.",
-    maxTokens: /^(?:[1-9]\d{0,8})?$/.test(maxTokens)
-      ? undefined
-      : "Enter a whole number of at least 1.",
-    fields: fieldsOf(fields) === undefined ? "Enter a JSON object." : undefined,
-  };
-}
-
-export function SettingsPanel({ hasEffort }: { readonly hasEffort: boolean }) {
+/** @param traits what at least one of the chosen models can do */
+export function SettingsPanel({ hasEffort, makesSound }: ModelTraits) {
   const [isOpen] = useState(() => innerWidth > WIDE_PIXELS);
-  const { system, temperature, maxTokens, effort, fields } = settings.value;
-  const faults = faultsOf(settings.value);
+  const stated = settings.value;
+  const faults = faultsOf(stated);
   const set = (name: keyof Settings) => (value: string) => {
     settings.value = { ...settings.value, [name]: value };
   };
@@ -38,18 +35,28 @@ export function SettingsPanel({ hasEffort }: { readonly hasEffort: boolean }) {
     <details class="panel" open={isOpen}>
       <summary>Settings</summary>
       <div class="stack">
-        <Area label="System prompt" value={system} onInput={set("system")} />
+        <TeamChoice />
+        <PresetChoice />
+        <Area label="System prompt" value={stated.system} onInput={set("system")} />
         <Field
           label="Temperature"
-          value={temperature}
+          value={stated.temperature}
           onInput={set("temperature")}
           inputMode="decimal"
           error={faults.temperature}
           placeholder="Model default"
         />
         <Field
+          label="Top p"
+          value={stated.topP}
+          onInput={set("topP")}
+          inputMode="decimal"
+          error={faults.topP}
+          placeholder="Model default"
+        />
+        <Field
           label="Max output tokens"
-          value={maxTokens}
+          value={stated.maxTokens}
           onInput={set("maxTokens")}
           inputMode="numeric"
           error={faults.maxTokens}
@@ -58,19 +65,74 @@ export function SettingsPanel({ hasEffort }: { readonly hasEffort: boolean }) {
         {hasEffort && (
           <Choice
             label="Reasoning effort"
-            value={effort}
+            value={stated.effort}
             options={EFFORTS}
             onChange={set("effort")}
           />
         )}
+        {makesSound && (
+          <Choice label="Answer" value={stated.voice} options={VOICES} onChange={set("voice")} />
+        )}
+        <Area
+          label="Tools (JSON)"
+          value={stated.tools}
+          onInput={set("tools")}
+          placeholder={'[{"name": "find_weather", "parameters": {…}}]'}
+          hint="The playground shows the calls, and you enter their results."
+          error={faults.tools}
+        />
+        <Area
+          label="Schema of the answer (JSON)"
+          value={stated.schema}
+          onInput={set("schema")}
+          placeholder={'{"type": "object", "properties": {…}}'}
+          error={faults.schema}
+        />
         <Area
           label="Additional fields (JSON)"
-          value={fields}
+          value={stated.fields}
           onInput={set("fields")}
-          placeholder={'{"tools": […]}'}
+          placeholder={'{"seed": 7}'}
           error={faults.fields}
         />
       </div>
     </details>
+  );
+}
+
+/** The team whose budget and limits apply, for people who are in several. */
+function TeamChoice() {
+  const teams = session.value?.person?.teams ?? [];
+  if (teams.length < 2 || pastedName.value !== undefined) return null;
+  return (
+    <Choice
+      label="Team"
+      value={teamId.value || teams[0]!.id}
+      options={teams.map(({ id, name }) => [id, name])}
+      onChange={(id) => {
+        teamId.value = id;
+      }}
+    />
+  );
+}
+
+const MAX_PRESETS = 100;
+
+function PresetChoice() {
+  const path = mayRead("presets:manage") ? `v1/presets?limit=${MAX_PRESETS}` : undefined;
+  const { data } = useResource<{ data: { name: string }[] }>(path);
+  const names = (data?.data ?? []).map(({ name }) => name);
+  const { preset } = settings.value;
+  if (preset !== "" && !names.includes(preset)) names.push(preset);
+  if (names.length === 0) return null;
+  return (
+    <Choice
+      label="Preset"
+      value={preset}
+      options={[["", "None"] as const, ...names.map((name) => [name, name] as const)]}
+      onChange={(value) => {
+        settings.value = { ...settings.value, preset: value };
+      }}
+    />
   );
 }

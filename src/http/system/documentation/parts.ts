@@ -20,6 +20,7 @@ const GUIDES = [
     "billing-stripe",
     "dashboard",
     "dashboard-objects",
+    "playground",
     "people-and-teams",
     "single-sign-on",
   ],
