@@ -68,7 +68,7 @@ browserTest(
       expect(await rows().filter({ hasText: title }).count()).toBeGreaterThan(0);
     }
     const hostile = rows().filter({ hasText: HOSTILE_DESCRIPTION });
-    expect(await hostile.innerText()).toContain("+$1.50");
+    expect(await hostile.textContent()).toContain("+$1.50");
     expect(await seriousFindings(page)).toEqual([]);
     expect(faults).toEqual([]);
   },
