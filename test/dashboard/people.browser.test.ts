@@ -138,7 +138,7 @@ browserTest("the first operator gets an account, and switches to the organizatio
   await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
   await press(page, "Create account");
   await heading(page, "Overview");
-  const organization = page.getByLabel("Organization", { exact: true });
+  const organization = page.locator("#side").getByLabel("Organization", { exact: true });
   const names = await organization.locator("option").allTextContents();
   expect(names).toHaveLength(2);
   await organization.selectOption({ label: names.find((name) => name !== "Operator")! });

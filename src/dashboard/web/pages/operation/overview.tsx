@@ -28,6 +28,7 @@ export function OperationPage() {
   };
   const { data } = figures;
   const before = isCompared ? data?.before : undefined;
+  const isEmpty = data?.total.requests === 0 && data.before.requests === 0;
   return (
     <>
       <PageHead title="Overview">
@@ -39,16 +40,24 @@ export function OperationPage() {
       {data?.is_complete === false && <IncompleteFigures />}
       <Totals total={data?.total} before={before} label={range.before.label} />
       <GatewaySpend range={range} isCompared={isCompared} />
-      <OrganizationTable rows={data?.organizations} error={figures.error} isCompared={isCompared} />
-      {isCompared && (
-        <Movers rows={data?.movers} error={figures.error} before={range.before.label} />
+      {!isEmpty && (
+        <>
+          <OrganizationTable
+            rows={data?.organizations}
+            error={figures.error}
+            isCompared={isCompared}
+          />
+          {isCompared && (
+            <Movers rows={data?.movers} error={figures.error} before={range.before.label} />
+          )}
+          <SumsTable
+            title="Providers"
+            rows={data?.providers}
+            {...{ error: figures.error, isCompared }}
+          />
+          <SumsTable title="Models" rows={data?.models} {...{ error: figures.error, isCompared }} />
+        </>
       )}
-      <SumsTable
-        title="Providers"
-        rows={data?.providers}
-        {...{ error: figures.error, isCompared }}
-      />
-      <SumsTable title="Models" rows={data?.models} {...{ error: figures.error, isCompared }} />
       <WaitingPayments state={state} />
       <CircuitHistory state={state} />
       <Instances state={state} />
