@@ -16,6 +16,8 @@ const MONTH_SECONDS = 28 * DAY_SECONDS;
 const BAR_SHARE = 0.7;
 const MAX_BAR_WIDTH = 40;
 const TIMES_HEIGHT = 40;
+/** Distances between the labels of days, in seconds. A shorter one would repeat a day. */
+const DAILY_TICKS = [1, 2, 3, 7, 14, 28, 91, 182, 364].map((days) => days * DAY_SECONDS);
 /** Top, right, bottom, left, in pixels. */
 const PADDING: uPlot.Padding = [8, 16, 0, 0];
 
@@ -95,6 +97,7 @@ export function baseOptions(
       {
         ...axis,
         size: TIMES_HEIGHT,
+        ...(interval === "day" && { incrs: DAILY_TICKS }),
         grid: { show: false },
         values: (_plot, splits) =>
           isInUtc ? splits.map((seconds) => startLabel(seconds, interval)) : hourLabels(splits),
