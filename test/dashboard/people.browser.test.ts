@@ -249,7 +249,8 @@ browserTest("a developer sees only own keys, and creates one within a team", asy
   const developer = await joined(gateway, "developer", { team_ids: [team.id] });
   const page = await openAs(developer, "");
   expect(await titles(page)).toEqual([
-    ...["Usage", "Requests", "Models", "Playground", "My keys", "Settings", "Account"],
+    ...["Usage", "Requests", "Models", "Playground", "Batches", "Fine-tuning", "Responses"],
+    ...["Storage", "My keys", "Settings", "Account"],
   ]);
   await page.getByRole("link", { name: "My keys" }).click();
   await page.getByText("No keys yet").waitFor();
