@@ -68,8 +68,8 @@ const MAX_CONVERSATIONS = 10_000;
           by: "    const { sql, maxConversations } = this.#dependencies;\n    if (!(await insertConversation(",
         },
         {
-          replace: "{ id, metadata }, MAX_CONVERSATIONS)",
-          by: "{ id, metadata }, maxConversations)",
+          replace: "created, MAX_CONVERSATIONS)",
+          by: "created, maxConversations)",
         },
         {
           replace: `\${MAX_CONVERSATIONS} conversations`,

@@ -75,9 +75,9 @@ async function bundleBrowserFiles(folder: string) {
     target: "browser",
     minify: true,
     metafile: true,
-    // Scripts that pages load later keep their names.
+    // Scripts that pages load later keep their names. In the folder of the entry one could have its name.
     splitting: true,
-    naming: { chunk: "[name].[ext]" },
+    naming: { chunk: `${CHUNK_FOLDER}/[name].[ext]` },
   });
   const script = Bun.file(join(outdir, "main.js"));
   await Bun.write(script, `import "./main.css";\n${await script.text()}`);

@@ -1,5 +1,5 @@
 import type { ModelContext } from "./model-context.ts";
-import type { AccountRow } from "./tables.ts";
+import type { AccountRow, ApiKeyRow } from "./tables.ts";
 import type { Running, Transaction } from "./transaction.ts";
 
 const EVENTS = [
@@ -16,12 +16,13 @@ export function* emitBudgetEvents(
   ids: readonly string[],
   isExhausted: boolean,
 ): Running<void> {
-  const { accounts, apiKeys, outbox } = context.tables;
+  const { accounts, outbox } = context.tables;
   for (const id of [...new Set(ids)].sort()) {
     const account = accounts.read(transaction, id);
-    const key = account?.key_id ? apiKeys.read(transaction, account.key_id) : undefined;
-    if (account === undefined || key === undefined) continue;
-    const budget = account.kind === "day" ? key.daily_budget_nano : key.monthly_budget_nano;
+    const holder = account && budgetHolder(context, transaction, account);
+    if (account === undefined || holder === undefined) continue;
+    const isDay = account.kind === "day" || account.kind === "subject_day";
+    const budget = isDay ? holder.daily_budget_nano : holder.monthly_budget_nano;
     if (budget === null) continue;
     const fresh = reached(account, budget, isExhausted) & ~account.budget_events;
     if (fresh === 0) continue;
@@ -36,10 +37,20 @@ export function* emitBudgetEvents(
         event_id: `evt_${order}`,
         organization_id: account.organization_id,
         type,
-        data: { key_id: key.id, threshold_percent: percent, period_account: id },
+        data: { key_id: account.key_id, threshold_percent: percent, period_account: id },
       });
     }
   }
+}
+
+/** Returns the key or the subject whose budget an account counts. The account of an organization has none. */
+function budgetHolder(
+  { tables }: ModelContext,
+  transaction: Transaction,
+  { key_id: keyId, budget_id: budgetId }: AccountRow,
+): Pick<ApiKeyRow, "daily_budget_nano" | "monthly_budget_nano"> | undefined {
+  if (keyId) return tables.apiKeys.read(transaction, keyId);
+  return budgetId ? tables.subjectBudgets.read(transaction, budgetId) : undefined;
 }
 
 /** Thresholds go by spend alone, but for 100 % with a 402. */
