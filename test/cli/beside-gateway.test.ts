@@ -47,7 +47,8 @@ test("credit that is added lets the very next request through", async () => {
   } as never);
   expect((await gateway.chat(slug)).status).toBe(200);
   const listed = await gateway.request("GET", "/v1/credits/transactions?type=adjustment");
-  expect(((await listed.json()) as { data: unknown[] }).data[0]).toEqual(added);
+  const [transaction] = ((await listed.json()) as { data: unknown[] }).data;
+  expect(transaction).toEqual({ ...added, kind: "adjustment" });
   await expectBooksClosed(gateway);
 });
 

@@ -42,7 +42,10 @@ export const event: Recipe = {
     {
       path: "docs/reference/webhook-events.md",
       change: [
-        { after: '"data": { "purged_by": "key_test", "entries": 0 }\n}\n```\n', insert: SECTION },
+        {
+          after: '"data": { "webhook_id": "whk_test", "host": "example.com" }\n}\n```\n',
+          insert: SECTION,
+        },
       ],
     },
     {
