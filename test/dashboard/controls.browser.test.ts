@@ -4,6 +4,7 @@ import type { Browser, Page } from "playwright-core";
 import {
   CHROMIUM,
   launchChromium,
+  seriousFindings,
   signInAs,
   untilLoaded,
   watchFaults,
@@ -89,6 +90,7 @@ browserTest("a menu of actions works by keyboard, and returns the focus", async 
   await page.keyboard.press("Enter");
   const items = page.getByRole("menuitem");
   await items.first().waitFor();
+  expect(await seriousFindings(page)).toEqual([]);
   expect(await items.allTextContents()).toEqual(["Rotate", "Switch off"]);
   await page.keyboard.press("ArrowDown");
   expect(await items.nth(1).evaluate((item) => item === document.activeElement)).toBe(true);
