@@ -33,7 +33,8 @@ const mailTo = (email: string, subject: string) =>
 const LINK = /https:\/\/gateway\.example\.com\/dashboard\/[a-z-]+#([\w-]{43})/;
 
 test("invitations are mailed with the link at the public address, whatever Host the request has", async () => {
-  const { email, token } = await invite(gateway, "viewer");
+  const { email, token, mailed } = await invite(gateway, "viewer");
+  expect(mailed).toBe("sent");
   const { text } = await mailTo(email, "Invitation");
   expect(text).toContain("From: gateway@example.com");
   expect(LINK.exec(text)?.[1]).toBe(token);
@@ -57,8 +58,9 @@ test("a forgotten password is replaced by a mailed link, once, and nobody else g
 
 test("an invitation is made although the mail server is down", async () => {
   smtp.stop();
-  const { token } = await invite(gateway, "viewer");
+  const { token, mailed } = await invite(gateway, "viewer");
   expect(token).toHaveLength(43);
+  expect(mailed).toBe("failed");
 });
 
 test("a mail server needs a sender and a public address", () => {

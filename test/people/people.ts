@@ -26,10 +26,11 @@ export async function invite(
   gateway: TestGateway,
   role: string,
   { email = uniqueEmail(), key = gateway.managementKey, team_ids = [] as string[] } = {},
-): Promise<{ email: string; token: string; id: string }> {
+): Promise<{ email: string; token: string; id: string; mailed: string }> {
   const invited = await manage(gateway, "POST", "invitations", { email, role, team_ids }, key);
   if (invited.status !== 201) throw new Error(JSON.stringify(invited.body));
-  return { email, token: invited.body.url.split("#")[1], id: invited.body.id };
+  const { id, url, email_status: mailed } = invited.body;
+  return { email, token: url.split("#")[1], id, mailed };
 }
 
 /** Each attempt comes from another address, because attempts are counted by address. */

@@ -15,7 +15,7 @@ import { type NanoUsd, usdNumber } from "../../lib/money.ts";
 import { ROLES, TEAM_ROLES } from "../../lib/roles.ts";
 import { isoTime } from "../../lib/utc-time.ts";
 import { limitsOf, subjectLimits } from "../budgets/routes.ts";
-import type { PeopleMail } from "../people/mail.ts";
+import { MAIL_OUTCOMES, type PeopleMail } from "../people/mail.ts";
 import { linkUrl } from "../people/one-time-links.ts";
 import type { Granter, Members } from "./members.ts";
 
@@ -97,6 +97,9 @@ export const newInvitation = Type.Object(
   {
     ...invitationFields,
     url: Type.String({ description: "The link, which works once. It is never returned again." }),
+    email_status: Type.Enum([...MAIL_OUTCOMES], {
+      description: "Whether the mail server accepted the link, or no mail is configured.",
+    }),
   },
   { title: "NewInvitation" },
 );
@@ -256,8 +259,8 @@ export function memberRoutes(
           author,
         );
         const url = linkUrl(publicUrl("/", request, baseUrl), "join", token);
-        await mail.sendInvitation(made, url);
-        return jsonResponse({ ...invitationShape(made), url }, 201);
+        const email_status = await mail.sendInvitation(made, url);
+        return jsonResponse({ ...invitationShape(made), url, email_status }, 201);
       },
     }),
     route({

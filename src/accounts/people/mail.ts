@@ -14,6 +14,10 @@ export interface Message {
   readonly messageId?: string;
 }
 
+/** Outcomes of a message: the mail server accepted it or not, or none is configured. */
+export const MAIL_OUTCOMES = ["sent", "failed", "not_configured"] as const;
+type MailOutcome = (typeof MAIL_OUTCOMES)[number];
+
 /** Sends mail to people. Without settings it sends nothing. */
 export class PeopleMail {
   readonly #transport: Transporter | undefined;
@@ -38,8 +42,8 @@ export class PeopleMail {
     return this.#transport !== undefined;
   }
 
-  /** Mails the link of an invitation. Returns true if the server accepted the message. Never rejects. */
-  sendInvitation({ email, role }: Invitation, url: string): Promise<boolean> {
+  /** Mails the link of an invitation. Returns the outcome. Never rejects. */
+  sendInvitation({ email, role }: Invitation, url: string): Promise<MailOutcome> {
     return this.#send(email, "Invitation to the model gateway", [
       `You are invited to the model gateway as ${role}.`,
       `Accept the invitation within 7 days: ${url}`,
@@ -69,14 +73,14 @@ export class PeopleMail {
     await this.#transport.sendMail({ ...message, from: this.#from });
   }
 
-  async #send(to: string, subject: string, lines: readonly string[]): Promise<boolean> {
-    if (this.#transport === undefined) return false;
+  async #send(to: string, subject: string, lines: readonly string[]): Promise<MailOutcome> {
+    if (this.#transport === undefined) return "not_configured";
     try {
       await this.send({ to, subject, text: `${lines.join("\n\n")}\n` });
-      return true;
+      return "sent";
     } catch (error) {
       this.#onError(error);
-      return false;
+      return "failed";
     }
   }
 }

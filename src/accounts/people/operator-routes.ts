@@ -161,8 +161,8 @@ export function operatorPeopleRoutes(dependencies: OperatorPeopleDependencies): 
           author,
         );
         const url = linkUrl(publicUrl("/", request, base), "join", invited.token);
-        await mail.sendInvitation(invited.invitation, url);
-        return jsonResponse({ ...invitationShape(invited.invitation), url }, 201);
+        const email_status = await mail.sendInvitation(invited.invitation, url);
+        return jsonResponse({ ...invitationShape(invited.invitation), url, email_status }, 201);
       },
     }),
   ];

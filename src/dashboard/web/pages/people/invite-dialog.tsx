@@ -4,7 +4,6 @@ import { call } from "../../api.ts";
 import { Button, CopyText, Field } from "../../components/controls.tsx";
 import { Dialog, Form } from "../../components/dialog.tsx";
 import { Notice } from "../../components/display.tsx";
-import { useResource } from "../../resource.ts";
 import { RoleChoice, TeamChecks } from "./member-dialog.tsx";
 import type { Team } from "./names.ts";
 
@@ -19,14 +18,13 @@ export function InviteDialog({ teams, onChanged, onClose }: InviteDialogProps) {
   const [email, setEmail] = useState("");
   const [role, setRole] = useState<Role>("developer");
   const [teamIds, setTeamIds] = useState<readonly string[]>([]);
-  const [url, setUrl] = useState<string>();
+  const [invited, setInvited] = useState<Invited>();
   const invite = async () => {
     const body = { email: email.trim(), role, team_ids: teamIds };
-    const invited = await call<{ url: string }>("POST", "v1/invitations", { body });
-    setUrl(invited.url);
+    setInvited(await call<Invited>("POST", "v1/invitations", { body }));
     onChanged();
   };
-  if (url !== undefined) return <InvitationLink {...{ url, email, onClose }} />;
+  if (invited !== undefined) return <InvitationLink {...{ invited, email, onClose }} />;
   return (
     <Dialog title="Invite a member" onClose={onClose}>
       <Form submit="Invite" onCancel={onClose} onSubmit={invite}>
@@ -45,14 +43,25 @@ export function InviteDialog({ teams, onChanged, onClose }: InviteDialogProps) {
   );
 }
 
-interface InvitationLinkProps {
+/** The answer of POST /v1/invitations. */
+interface Invited {
   readonly url: string;
+  readonly email_status: "sent" | "failed" | "not_configured";
+}
+
+interface InvitationLinkProps {
+  readonly invited: Invited;
   readonly email: string;
   onClose(): void;
 }
 
-function InvitationLink({ url, email, onClose }: InvitationLinkProps) {
-  const { data } = useResource<{ mail: boolean }>("sign_in");
+function InvitationLink({ invited, email, onClose }: InvitationLinkProps) {
+  const { url, email_status: status } = invited;
+  const outcome = {
+    sent: `The link was mailed to ${email}. If the message does not arrive, send the link yourself.`,
+    failed: `The mail server did not accept the message. Send the link to ${email} yourself.`,
+    not_configured: `This gateway sends no mail. Send the link to ${email} yourself.`,
+  }[status];
   return (
     <Dialog title="Invitation created" onClose={onClose}>
       <form
@@ -61,11 +70,7 @@ function InvitationLink({ url, email, onClose }: InvitationLinkProps) {
           onClose();
         }}
       >
-        <Notice tone={data?.mail === false ? "warn" : "good"}>
-          {data?.mail === false
-            ? `This gateway sends no mail. Send the link to ${email} yourself.`
-            : `The link was mailed to ${email}. If the message does not arrive, send the link yourself.`}
-        </Notice>
+        <Notice tone={status === "sent" ? "good" : "warn"}>{outcome}</Notice>
         <CopyText text={url} label="invitation link" />
         <p class="hint">
           The link works once, for 7 days. It is shown only now. Anyone with the link can join, so
