@@ -66,6 +66,8 @@ browserTest(
     };
     await goTo("webh", "Webhooks");
     await heading("Webhooks");
+    await goTo("invoice", "Billing");
+    await page.getByRole("heading", { name: "Statements" }).waitFor();
     await goTo("onerror", `Checkout ${HOSTILE}`);
     await heading("Requests");
     expect(new URL(page.url()).searchParams.get("key_id")).not.toBeNull();
@@ -199,4 +201,12 @@ browserTest("without a card, credit is added by adding one first", async () => {
   await dialog().getByLabel("Amount").fill("25");
   await dialog().getByRole("button", { name: "Pay $25.00" }).click();
   await page.getByText("Added $25.00 to the balance.").waitFor();
+});
+
+browserTest("the playground offers the presets of the organization", async () => {
+  const preset = { name: "support", model: "sandbox/chat", system: "Answer in one sentence." };
+  const options = { key: gateway.managementKey };
+  expect((await gateway.request("POST", "/v1/presets", preset, options)).status).toBe(201);
+  await open("playground");
+  await page.getByLabel("Preset").selectOption("support");
 });

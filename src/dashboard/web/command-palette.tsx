@@ -2,7 +2,8 @@ import { useEffect, useId, useMemo, useRef, useState } from "preact/hooks";
 import { call, type Session, session, signOut } from "./api.ts";
 import { Icon, type IconName } from "./components/icon.tsx";
 import { type ListedModel, useModels } from "./models/catalogue.ts";
-import { pagesOf, pageTitle } from "./pages/table.ts";
+import { SETTINGS_SECTIONS } from "./pages/settings/settings.tsx";
+import { type DashboardPage, pagesOf, pageTitle } from "./pages/table.ts";
 import { mayChange, mayRead, type Right } from "./rights.ts";
 import { hrefOf, navigate } from "./router.ts";
 
@@ -12,6 +13,8 @@ interface Command {
   readonly title: string;
   /** Kind of the target, such as "Page" or "Model". */
   readonly kind: string;
+  /** Other words by which it is found. */
+  readonly words?: string;
   run(): void;
 }
 
@@ -34,6 +37,23 @@ const CREATIONS: readonly (readonly [title: string, page: string, needs: Right])
   ["Create webhook", "webhooks", "webhooks:manage"],
 ];
 
+/** Words for what a section of the settings has, beside its title. */
+const SECTION_WORDS: Readonly<Record<string, string>> = {
+  billing: "statements invoices credit cards payments top-ups plan",
+  alerts: "slack teams discord mail",
+};
+
+/** Returns the sections of the settings that the session may open. */
+function sectionsOf(pages: readonly DashboardPage[]): readonly Command[] {
+  if (!pages.some(({ name }) => name === "settings")) return [];
+  return SETTINGS_SECTIONS.filter(({ name, needs }) => name !== "" && mayRead(needs)).map(
+    ({ name, title }) => ({
+      ...{ id: `settings ${name}`, icon: "settings", title, kind: "Settings" },
+      ...{ words: SECTION_WORDS[name] ?? "", run: goTo(`settings/${name}`) },
+    }),
+  );
+}
+
 /** Returns the pages and actions that the session may use. */
 function commandsOf(current: Session): readonly Command[] {
   const pages = pagesOf(current);
@@ -44,6 +64,7 @@ function commandsOf(current: Session): readonly Command[] {
         ...{ id: `page ${page.name}`, icon: page.icon, title: pageTitle(page), kind: "Page" },
         run: goTo(page.name),
       })),
+    ...sectionsOf(pages),
     ...CREATIONS.filter(
       ([, page, needs]) => pages.some(({ name }) => name === page) && mayChange(needs),
     ).map(([title, page]) => ({
@@ -129,7 +150,9 @@ function Palette({ onClose }: { onClose(): void }) {
           },
         ]
       : []),
-    ...commands.filter(({ title }) => title.toLowerCase().includes(trimmed)),
+    ...commands.filter(({ title, words = "" }) =>
+      `${title} ${words}`.toLowerCase().includes(trimmed),
+    ),
     ...keys,
     ...modelsWith(trimmed, models),
   ];
@@ -155,7 +178,7 @@ function Palette({ onClose }: { onClose(): void }) {
   return (
     <dialog ref={dialog} class="palette" aria-label="Go to" onClose={onClose}>
       <input
-        type="search"
+        type="text"
         role="combobox"
         list={undefined}
         autocomplete="off"

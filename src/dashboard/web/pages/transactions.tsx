@@ -81,6 +81,9 @@ export function TransactionsPage() {
   return (
     <>
       <PageHead title="Transactions">
+        <Link page="settings/billing" class="button">
+          Statements
+        </Link>
         {isFiltered && <Button onClick={clear}>Clear filters</Button>}
         <Button
           onClick={() =>

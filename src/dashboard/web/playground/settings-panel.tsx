@@ -116,11 +116,10 @@ function TeamChoice() {
   );
 }
 
-const MAX_PRESETS = 100;
-
 function PresetChoice() {
-  const path = mayRead("presets:manage") ? `v1/presets?limit=${MAX_PRESETS}` : undefined;
-  const { data } = useResource<{ data: { name: string }[] }>(path);
+  const { data } = useResource<{ data: { name: string }[] }>(
+    mayRead("presets:manage") ? "v1/presets" : undefined,
+  );
   const names = (data?.data ?? []).map(({ name }) => name);
   const { preset } = settings.value;
   if (preset !== "" && !names.includes(preset)) names.push(preset);
