@@ -21,7 +21,7 @@ export function budgetExhaustedEffect(periodAccounts: readonly NewPeriod[]): Sta
   };
 }
 
-/** A period of a key, or of the budget of a team or a member. */
+/** A period of a key, or of the budget of a team, member, end user or tag. */
 export interface NewPeriod {
   readonly id: string;
   readonly kind: "day" | "month";

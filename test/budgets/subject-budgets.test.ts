@@ -141,6 +141,14 @@ describe("budgets of users and tags", () => {
     expect(error.message).toContain(`The daily budget of the user "${user}"`);
     expect((await chat({ user: unique("user") })).status).toBe(200);
     await expectBooksClosed(gateway);
+    const events = await gateway.sql<{ type: string; percent: string }[]>`
+      SELECT type, data->>'threshold_percent' AS percent FROM outbox
+      WHERE data->'subject' = ${JSON.stringify({ type: "user", id: user })}::text::jsonb
+      ORDER BY 1, (data->>'threshold_percent')::int`;
+    expect(events.map(({ type, percent }) => `${type} ${percent}`)).toEqual([
+      "budget.exhausted 100",
+      ...[50, 80, 100].map((percent) => `budget.threshold ${percent}`),
+    ]);
     // What was spent before the budget was made is not counted.
     expect(await read(id)).toMatchObject({
       usage_today_usd: CHARGE_USD * 2,

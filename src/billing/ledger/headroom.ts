@@ -255,10 +255,7 @@ function periodHeadroom(
   };
 }
 
-/**
- * Emits budget.exhausted once for each period that rejects the request, before its 402 is sent. Budgets of end users
- * and tags have no events.
- */
+/** Emits budget.exhausted once for each period that rejects the request, before its 402 is sent. */
 export async function emitExhausted(
   dependencies: EmittingDependencies,
   request: HoldRequest,
@@ -268,7 +265,6 @@ export async function emitExhausted(
     refusingPeriods(limits, headroom, request);
   await emitExhaustedOf(dependencies, request, refusing(headroom.key.limits));
   for (const { subject, limits } of headroom.subjects) {
-    if (subject.type !== "team" && subject.type !== "member") continue;
     const { organizationId } = request;
     const { budgetId } = subject;
     await emitExhaustedOf(dependencies, { organizationId, budgetId }, refusing(limits));
