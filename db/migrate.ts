@@ -121,7 +121,7 @@ const RETRY_MS = 1_000;
 
 /**
  * Runs all in one transaction: a start that fails leaves the schema unchanged. A migration that locks tables of running
- * instances waits for each lock a short time only (`lock_timeout`), and is tried again.
+ * instances waits for each lock a short time only, and is tried again: see lockInstances.
  */
 async function runMigrations(
   sql: Database,
@@ -144,14 +144,11 @@ async function runMigrations(
     for (let tries = 1; ; tries++) {
       applied = 0;
       try {
-        await sql.begin((transaction) =>
-          applyMigrations(
-            transaction,
-            journal.entries.length - migrations,
-            undefined,
-            () => void applied++,
-          ),
-        );
+        await sql.begin(async (transaction) => {
+          if (migrations > 0) await lockInstances(transaction);
+          const from = journal.entries.length - migrations;
+          await applyMigrations(transaction, from, undefined, () => void applied++);
+        });
         break;
       } catch (error) {
         if (tries === MAX_TRIES || !TRANSIENT_STATES.has(sqlState(error) ?? "")) throw error;
@@ -165,6 +162,18 @@ async function runMigrations(
     clearInterval(timer);
   }
   log(`migrated the database in ${seconds()} s`);
+}
+
+/**
+ * Locks the table that every transaction of an instance locks first, so that migrations and instances lock in the same
+ * order. The migrations wait for this lock and each later one a short time only, because instances wait after them.
+ */
+async function lockInstances(transaction: DatabaseTransaction): Promise<void> {
+  const [table] = await transaction<{ is_there: boolean }[]>`
+    SELECT to_regclass('instances') IS NOT NULL AS is_there`;
+  if (!table!.is_there) return;
+  await transaction`SET LOCAL lock_timeout = '1s'`;
+  await transaction`LOCK TABLE instances IN EXCLUSIVE MODE`;
 }
 
 /** A migration that was applied to a database. */

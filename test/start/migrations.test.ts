@@ -79,6 +79,25 @@ test("a migration that does not get its locks is tried again until it does", asy
   });
 }, 60_000);
 
+test("a migration locks instances before the tables that their transactions lock later", async () => {
+  await withEmptyDatabase(async ({ url, sql }) => {
+    // The next migration locks the ledger, and a later one changes the table of instances.
+    await sql.begin((transaction) => applyMigrations(transaction, 0, 9));
+    const lines: string[] = [];
+    let migrating: Promise<void> | undefined;
+    await sql.begin(async (transaction) => {
+      await transaction`LOCK TABLE instances IN ROW SHARE MODE`;
+      migrating = migrate({ url }, (line) => void lines.push(line));
+      await until("it has tried", () =>
+        lines.some((line) => line.includes("waiting for other transactions")),
+      );
+      await transaction`LOCK TABLE attempts, transactions IN ROW EXCLUSIVE MODE`;
+    });
+    await migrating;
+    expect((await readMigrationState(sql)).pending).toEqual([]);
+  });
+}, 60_000);
+
 test("the log says what is applied, what is waited for, and how long it took", async () => {
   await withEmptyDatabase(async ({ url, sql }) => {
     await sql`SELECT pg_advisory_lock(${MIGRATION_LOCK})`;
