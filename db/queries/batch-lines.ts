@@ -73,7 +73,7 @@ export async function countLines(
       SELECT coalesce(-sum(t.amount_nano), 0)::bigint AS nano
       FROM counted JOIN unnest(${sql.array(lines.map(({ line }) => line))}::int[],
         ${sql.array(lines.map(({ requestId }) => requestId ?? ""))}::text[]) AS given (line, request_id) USING (line)
-      JOIN transactions t ON t.request_id = given.request_id)
+      CROSS JOIN LATERAL (SELECT amount_nano FROM transactions WHERE request_id = given.request_id LIMIT 1) t)
     UPDATE batches SET attempts = 0, cost_nano = cost_nano + (SELECT nano FROM charged),
       costed_lines = costed_lines + (SELECT count(*) FROM counted), completed = completed + (SELECT count(*) FROM counted WHERE NOT is_failed),
       failed = failed + (SELECT count(*) FROM counted WHERE is_failed)
