@@ -51,8 +51,9 @@ export async function storeMetRules(
 }
 
 /**
- * Returns all grants of people. A rule that a provider no longer has grants nothing. An account that an earlier version
- * has stored has no rules: it grants the roles and teams that its provider has given the person.
+ * Returns all grants of people. A rule that a provider no longer has grants nothing. One with another role or other
+ * teams grants these, because the end of a membership would end its keys. An account that an earlier version has stored
+ * has no rules: it grants the roles and teams that its provider has given the person.
  */
 export async function readGrants(
   sql: DatabaseTransaction,
@@ -81,18 +82,20 @@ export async function readGrants(
   }
   const grants = new Map<string, Grants>();
   for (const row of rows) {
-    const current = new Set(row.rules.map(ruleKey));
+    const met = new Set(row.met_rules?.map(conditionOf));
     const added =
       row.met_rules === null
         ? grantsOfMembers(legacy.get(`${row.person_id} ${row.provider_id}`) ?? [], row)
-        : grantsOf(row.met_rules.filter((rule) => current.has(ruleKey(rule))));
+        : grantsOf(row.rules.filter((rule) => met.has(conditionOf(rule))));
     grants.set(row.person_id, mergeGrants(grants.get(row.person_id) ?? NO_GRANTS, added));
   }
   return grants;
 }
 
-function ruleKey(rule: IdentityRule): string {
-  return JSON.stringify(Object.entries(rule).sort(([one], [other]) => (one < other ? -1 : 1)));
+/** Returns the claim, the value and the organization of a rule: with another role or other teams it is the same rule. */
+function conditionOf(rule: IdentityRule): string {
+  const organizationId = "organization_id" in rule ? rule.organization_id : null;
+  return JSON.stringify([rule.claim, rule.value, organizationId]);
 }
 
 function grantsOfMembers(

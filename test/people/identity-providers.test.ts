@@ -255,6 +255,21 @@ test("a role ends with the rule that granted it, without another sign-in", async
   expect(await memberOf(two)).toMatchObject({ role: "developer" });
 });
 
+test("a rule with another role and other teams changes memberships, and ends no keys", async () => {
+  const team = (await manage(gateway, "POST", "teams", { name: crypto.randomUUID() })).body;
+  const other = (await manage(gateway, "POST", "teams", { name: crypto.randomUUID() })).body;
+  const rule = groupRule("devs", "developer", { team_ids: [team.id] });
+  const { id } = await addProvider(first, [rule]);
+  const person = await signIn(first, id, userOf(["devs"]));
+  const made = await person.call("POST", "v1/keys", { name: crypto.randomUUID() });
+  const { key } = (await made.json()) as Json;
+  const changed = groupRule("devs", "admin", { team_ids: [other.id] });
+  expect((await admin("PATCH", `identity_providers/${id}`, { rules: [changed] })).status).toBe(200);
+  expect(await memberOf(person)).toMatchObject({ role: "admin", teams: [{ id: other.id }] });
+  expect((await person.call("GET", "v1/members")).status).toBe(200);
+  expect((await manage(gateway, "GET", "models", undefined, key)).status).toBe(200);
+});
+
 test("an admin's role and teams survive leaving the group, and a second account at an issuer replaces the first", async () => {
   const [granted, added] = [
     (await manage(gateway, "POST", "teams", { name: crypto.randomUUID() })).body,

@@ -81,7 +81,7 @@ export class IdentityProviders {
     return (await this.#store(newId("idp"), settings, clientSecret, { author, isNew: true }))!;
   }
 
-  /** Changes settings. Throws 404, and 409 if the name is taken. Roles of deleted rules end; new rules count from the next sign-in. */
+  /** Changes settings. Throws 404, and 409 if the name is taken. Roles of deleted rules end, and roles and teams of changed ones change; new rules count from the next sign-in. */
   async change(
     id: string,
     settings: Partial<IdentityProviderSettings>,
