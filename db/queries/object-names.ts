@@ -27,7 +27,7 @@ export async function findNames(
 
 /** The names beside the id of a key in an export. */
 export interface KeyNames {
-  readonly name: string;
+  readonly name: string | null;
   readonly teamId: string | null;
   readonly teamName: string | null;
   readonly ownerId: string | null;

@@ -1,6 +1,8 @@
 import { Type } from "typebox";
-import type { KeyNames } from "../../db/queries/object-names.ts";
+import type { Database } from "../../db/client.ts";
+import { findKeyNames, type KeyNames } from "../../db/queries/object-names.ts";
 import type { CsvCell } from "../http/csv.ts";
+import { type ApiKeyRecord, holdsScope } from "../lib/api-key-record.ts";
 
 /** The query field of a list that can be sent as a whole in CSV. */
 export const formatField = Type.Optional(
@@ -18,6 +20,23 @@ export function isPage(query: Readonly<Record<string, unknown>>): boolean {
 
 /** Columns after `key_id`: its name, and the team and the owner that it has now. */
 export const KEY_NAME_COLUMNS = ["key_name", "team_id", "team_name", "owner_id", "owner_name"];
+
+/** Returns true if exports of the caller have the names of keys, teams and members, which need this scope elsewhere. */
+export function showsNames(caller: ApiKeyRecord): boolean {
+  return holdsScope(caller, "keys:manage");
+}
+
+/** Returns the names of the keys in an export. Callers that cannot list keys get the ids alone. */
+export async function exportedKeyNames(
+  sql: Database,
+  caller: ApiKeyRecord,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, KeyNames>> {
+  const found = await findKeyNames(sql, caller.organizationId, ids);
+  if (showsNames(caller)) return found;
+  const unnamed = { name: null, teamName: null, ownerName: null };
+  return new Map([...found].map(([id, names]) => [id, { ...names, ...unnamed }]));
+}
 
 export function keyNameCells(
   keyId: string | null,

@@ -13,7 +13,7 @@ export type CsvCell = string | number | boolean | null | Amount;
 export type CsvRow = readonly CsvCell[];
 
 /** A spreadsheet program would run a text with this first character as a formula. */
-const FORMULA = /^[=+\-@\t\r]/;
+const FORMULA = /^[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
 const NEEDS_QUOTES = /[",\r\n]/;
 
 /** Returns a line by RFC 4180. Texts that begin as a formula get a leading apostrophe. */
@@ -80,8 +80,9 @@ export class CsvExports {
    * takes too long. So a file that ends properly is complete.
    */
   async send(context: RequestContext, file: CsvExport): Promise<Response> {
-    const { lifetime, caller, request } = context;
-    const release = this.#begin(caller.key.organizationId);
+    const { lifetime, caller, operator, request } = context;
+    // Exports of an operator who views an organization take none of the organization's room.
+    const release = this.#begin(operator?.id ?? caller.key.organizationId);
     try {
       const pages = file.pages();
       // The first page is read before the answer begins, so that its errors have a status.
@@ -100,22 +101,22 @@ export class CsvExports {
     }
   }
 
-  #begin(organizationId: string): () => void {
-    const running = this.#running.get(organizationId) ?? 0;
+  #begin(owner: string): () => void {
+    const running = this.#running.get(owner) ?? 0;
     if (running >= MAX_OF_ORGANIZATION || this.#total >= MAX_OF_ALL) {
       const message = "Too many exports are running. Try again when one has ended.";
       throw new GatewayError("rate_limit_exceeded", message, { retryAfterSeconds: RETRY_SECONDS });
     }
-    this.#running.set(organizationId, running + 1);
+    this.#running.set(owner, running + 1);
     this.#total += 1;
     let isReleased = false;
     return () => {
       if (isReleased) return;
       isReleased = true;
       this.#total -= 1;
-      const left = this.#running.get(organizationId)! - 1;
-      if (left === 0) this.#running.delete(organizationId);
-      else this.#running.set(organizationId, left);
+      const left = this.#running.get(owner)! - 1;
+      if (left === 0) this.#running.delete(owner);
+      else this.#running.set(owner, left);
     };
   }
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { extractText } from "unpdf";
 import { rollUpStatements } from "../../db/queries/statements.ts";
+import { csvLine } from "../../src/http/csv.ts";
 import { nanoFromUsd, usdText } from "../../src/lib/money.ts";
 import { KIND_NAMES, TRANSACTION_KINDS } from "../../src/lib/transaction-kinds.ts";
 import { startTestGateway, type TestGateway } from "../support/gateway.ts";
@@ -53,8 +54,8 @@ async function read(path: string): Promise<any> {
 }
 
 /** Rows of a CSV file by the names of its header. */
-async function readCsv(path: string): Promise<Record<string, string>[]> {
-  const response = await ask(path);
+async function readCsv(path: string, key?: string): Promise<Record<string, string>[]> {
+  const response = await ask(path, key);
   const text = await response.text();
   expect({ status: response.status, text }).toMatchObject({ status: 200 });
   expect(response.headers.get("content-type")).toBe("text/csv; charset=utf-8");
@@ -218,6 +219,7 @@ test("cells that a spreadsheet would run are guarded, and amounts stay numbers",
   expect(hostile!.description).toBe(`'${HOSTILE_DESCRIPTION}`);
   expect(hostile!.amount_usd).toBe("1.5");
   expect(exported.some(({ amount_usd: amount }) => amount === "-0.25")).toBe(true);
+  expect(csvLine(["\n=1+1", "\uff1d1+1", -1])).toBe(`"'\n=1+1",'\uff1d1+1,-1\r\n`);
   const requests = await readCsv("/v1/requests?format=csv");
   expect(requests).toHaveLength(5);
   for (const one of requests) expect(one.key_name).toBe("'@SUM(A1:A9)");
@@ -225,6 +227,17 @@ test("cells that a spreadsheet would run are guarded, and amounts stay numbers",
   expect(requests.map(({ id }) => id!)).toEqual(listed.data.map(({ id }: { id: string }) => id));
   const [usage] = await readCsv("/v1/usage?format=csv&group_by=key");
   expect(usage!.key_name).toBe("'@SUM(A1:A9)");
+});
+
+test("exports name no keys, teams and owners to callers that may not list them", async () => {
+  const body = { name: "Finance", scopes: ["usage:read", "billing:read"] };
+  const created = await gateway.request("POST", "/v1/keys", body, { key: subject.managementKey });
+  const { key } = (await created.json()) as { key: string };
+  for (const path of ["credits/transactions?type=usage&", "requests?", "usage?group_by=key&"]) {
+    const [row] = await readCsv(`/v1/${path}format=csv`, key);
+    expect(row!.key_id).toStartWith("key_");
+    expect(row!.key_name).toBe("");
+  }
 });
 
 test("a search finds a transaction by its id, its request, its payment or its description", async () => {

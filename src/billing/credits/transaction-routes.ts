@@ -6,7 +6,7 @@ import {
   listTransactions,
   type TransactionFilter,
 } from "../../../db/queries/credit-list.ts";
-import { findKeyNames, type KeyNames } from "../../../db/queries/object-names.ts";
+import type { KeyNames } from "../../../db/queries/object-names.ts";
 import {
   findTransactionPayments,
   type TransactionPayment,
@@ -28,12 +28,19 @@ import {
   route,
 } from "../../http/route.ts";
 import { timeSpan, timeSpanFields } from "../../http/time-span.ts";
+import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { KIND_NAMES } from "../../lib/transaction-kinds.ts";
 import { COUNTED_UNITS } from "../../lib/units.ts";
 import { shownQuantities } from "../../lib/usage.ts";
 import { isoTime } from "../../lib/utc-time.ts";
-import { formatField, isPage, KEY_NAME_COLUMNS, keyNameCells } from "../export-columns.ts";
+import {
+  exportedKeyNames,
+  formatField,
+  isPage,
+  KEY_NAME_COLUMNS,
+  keyNameCells,
+} from "../export-columns.ts";
 
 const MAX_PAGE = 200;
 const transactionType = Type.Enum(["topup", "usage", "refund", "adjustment"], {
@@ -251,7 +258,7 @@ export function transactionRoutes({ sql, exports }: TransactionServices): RouteD
             });
         const payments = await paymentsOf(sql, organizationId, transactions);
         if (isCsv) {
-          const rows = await csvRows(sql, organizationId, transactions, payments, showsBalance);
+          const rows = await csvRows(sql, key, transactions, payments, showsBalance);
           const headers = { "x-gateway-has-more": String(hasMore) };
           return csvResponse(FILENAME, [HEADER, ...rows], headers);
         }
@@ -310,7 +317,7 @@ function sendAll(
       for (let before: bigint | undefined; ; ) {
         const transactions = await read(before, ROWS_A_PAGE);
         const payments = await paymentsOf(sql, organizationId, transactions);
-        yield csvRows(sql, organizationId, transactions, payments, showsBalance);
+        yield csvRows(sql, context.caller.key, transactions, payments, showsBalance);
         if (transactions.length < ROWS_A_PAGE) return;
         before = transactions.at(-1)!.sequence;
       }
@@ -320,13 +327,13 @@ function sendAll(
 
 async function csvRows(
   sql: Database,
-  organizationId: string,
+  caller: ApiKeyRecord,
   transactions: readonly ListedTransaction[],
   payments: ReadonlyMap<string, TransactionPayment>,
   showsBalance: boolean,
 ): Promise<CsvRow[]> {
   const keyIds = transactions.flatMap(({ keyId }) => keyId ?? []);
-  const names = await findKeyNames(sql, organizationId, keyIds);
+  const names = await exportedKeyNames(sql, caller, keyIds);
   return transactions.map((one) => csvRow(one, names, payments.get(one.id), showsBalance));
 }
 

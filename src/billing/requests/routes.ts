@@ -1,6 +1,5 @@
 import { Type } from "typebox";
 import type { Database } from "../../../db/client.ts";
-import { findKeyNames } from "../../../db/queries/object-names.ts";
 import {
   findRequest,
   findRequestPosition,
@@ -25,7 +24,13 @@ import { GatewayError } from "../../lib/errors.ts";
 import { usdNumber } from "../../lib/money.ts";
 import { shownQuantities } from "../../lib/usage.ts";
 import { isoTime } from "../../lib/utc-time.ts";
-import { formatField, isPage, KEY_NAME_COLUMNS, keyNameCells } from "../export-columns.ts";
+import {
+  exportedKeyNames,
+  formatField,
+  isPage,
+  KEY_NAME_COLUMNS,
+  keyNameCells,
+} from "../export-columns.ts";
 
 const MAX_PAGE = 200;
 const DEFAULT_PAGE = 50;
@@ -226,7 +231,7 @@ export function requestRoutes({ sql, exports }: RequestServices): RouteDefinitio
         if (query.format !== "csv") return jsonResponse(await listPage(sql, key, query));
         if (!isPage(query)) return sendAll(context, exports, sql, query);
         const { requests, nextAfter } = await readPage(sql, key, query);
-        const rows = await csvRows(sql, key.organizationId, requests);
+        const rows = await csvRows(sql, key, requests);
         return csvResponse(FILENAME, [HEADER, ...rows], {
           "x-gateway-has-more": String(nextAfter !== undefined),
         });
@@ -328,7 +333,7 @@ function sendAll(
       for (let after: string | undefined; ; ) {
         const page = { ...query, limit: ROWS_A_PAGE, ...(after !== undefined && { after }) };
         const { requests, nextAfter } = await readPage(sql, key, page);
-        yield csvRows(sql, key.organizationId, requests);
+        yield csvRows(sql, key, requests);
         if (nextAfter === undefined) return;
         after = nextAfter;
       }
@@ -338,11 +343,11 @@ function sendAll(
 
 async function csvRows(
   sql: Database,
-  organizationId: string,
+  caller: ApiKeyRecord,
   requests: readonly ListedRequest[],
 ): Promise<CsvRow[]> {
   const keyIds = requests.flatMap(({ keyId }) => keyId ?? []);
-  const names = await findKeyNames(sql, organizationId, keyIds);
+  const names = await exportedKeyNames(sql, caller, keyIds);
   return requests.map(({ usage, ...one }) => [
     ...[one.id, isoTime(one.createdAtMs), one.keyId, ...keyNameCells(one.keyId, names)],
     ...[one.model, one.provider, one.status, one.errorCode, one.user, one.sessionId],

@@ -13,7 +13,9 @@ import { USAGE_METRICS, type UsageMetric } from "../../../db/queries/usage-top.t
 import { jsonResponse } from "../../http/error-response.ts";
 import { shownKeys } from "../../http/limited-keys.ts";
 import { type Access, nullable, type RouteDefinition, route } from "../../http/route.ts";
+import type { ApiKeyRecord } from "../../lib/api-key-record.ts";
 import { usdNumber } from "../../lib/money.ts";
+import { showsNames } from "../export-columns.ts";
 import {
   dateOf,
   type IntervalQuery,
@@ -188,7 +190,7 @@ export function usageRoutes(sql: Database): RouteDefinition[] {
               ...{ teamId: query.team_id, memberId, top },
             });
         if (format === "csv") {
-          const named = await namesBesideIds(sql, key.organizationId, groups, rows);
+          const named = await namesBesideIds(sql, key, groups, rows);
           const lines = rows.map((row) => ({
             names: [dateOf(row.startMs, interval), ...named.of(row)],
             figures: row,
@@ -328,7 +330,7 @@ const NAMED_GROUPS: Readonly<
 /** Returns the columns of groups in CSV, and their cells in a row: ids, each with its name if it has one. */
 async function namesBesideIds(
   sql: Database,
-  organizationId: string,
+  caller: ApiKeyRecord,
   groups: readonly UsageGroup[],
   rows: readonly UsageRow[],
 ) {
@@ -336,8 +338,8 @@ async function namesBesideIds(
   for (const group of groups) {
     const named = NAMED_GROUPS[group];
     if (named === undefined) continue;
-    const ids = rows.flatMap((row) => row.names[group] ?? []);
-    found.set(group, await findNames(sql, organizationId, named[0], ids));
+    const ids = showsNames(caller) ? rows.flatMap((row) => row.names[group] ?? []) : [];
+    found.set(group, await findNames(sql, caller.organizationId, named[0], ids));
   }
   return {
     columns: groups.flatMap((group) => [SHOWN_NAMES[group], NAMED_GROUPS[group]?.[1] ?? []].flat()),
