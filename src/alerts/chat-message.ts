@@ -35,12 +35,13 @@ const MAX_SLACK_CHARACTERS = 2_900;
 const MAX_SLACK_HEADER_CHARACTERS = 150;
 
 function slackBody({ title, lines, url }: AlertMessage): object {
-  const plainText = (text: string) => ({ type: "plain_text", text: unlinked(text), emoji: false });
+  // Spaces against mentions count too. Slack rejects a longer header.
+  const header = cut(unlinked(title), MAX_SLACK_HEADER_CHARACTERS);
   const body = joined(lines, MAX_SLACK_CHARACTERS, (line) => unlinked(`• ${line}`));
   return {
     text: slackEscaped(`${unlinked(title)}\n${body}`),
     blocks: [
-      { type: "header", text: plainText(cut(title, MAX_SLACK_HEADER_CHARACTERS - 20)) },
+      { type: "header", text: { type: "plain_text", text: header, emoji: false } },
       { type: "section", text: { type: "plain_text", text: body, emoji: false } },
       ...(url === undefined
         ? []

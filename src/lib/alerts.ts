@@ -47,7 +47,7 @@ export const ALERT_KINDS = [
     title: "Failed jobs",
     description:
       "A batch or a fine-tuning job failed, or at least half of the requests of a batch.",
-    scope: "usage:read",
+    scope: "files:read",
     concernsKeys: true,
   },
   {

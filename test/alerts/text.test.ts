@@ -96,6 +96,13 @@ test("a message of a storm lists some alerts, counts the rest, and fits every se
   expect(chatBody("teams", message).length).toBeLessThanOrEqual(28_000);
 });
 
+test("a title of mentions fits a header of Slack", () => {
+  const message = { title: `${"@".repeat(100)}: Budgets`, lines: [], url: undefined, id: "a" };
+  const { text } = JSON.parse(chatBody("slack", message)).blocks[0].text;
+  expect(text.length).toBeLessThanOrEqual(150);
+  expect(text).not.toContain("@@");
+});
+
 test("each event that is an alert has a sentence, and each kind has an event", async () => {
   const database = await openTestDatabase(1);
   const kinds = new Set<string>();
@@ -137,7 +144,7 @@ test("a batch with few failed requests is no alert", async () => {
 
 test("the kinds of a role are those that it may read", () => {
   expect(alertKindsOf("viewer")).toEqual([...ALERT_KIND_NAMES]);
-  expect(alertKindsOf("billing")).toEqual(["balance", "payments", "requests", "jobs"]);
+  expect(alertKindsOf("billing")).toEqual(["balance", "payments", "requests"]);
   expect(alertKindsOf("developer")).toEqual(["budgets", "jobs"]);
 });
 
