@@ -49,6 +49,8 @@ function insertWithName(
 ): Promise<PlaygroundKey> {
   return sql.begin(async (transaction) => {
     const current = (await lockedKey(transaction, key)) ?? (await created(transaction, key));
+    // Locks the session before its secret, as a sign-out does, so that the two cannot deadlock.
+    await transaction`SELECT 1 FROM dashboard_sessions WHERE token_hash = ${sessionHash} FOR KEY SHARE`;
     await transaction`
       DELETE FROM playground_secrets
       WHERE key_id = ${current.id} AND expires_at <= ${new Date(createdAtMs)}`;
