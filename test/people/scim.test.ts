@@ -282,6 +282,8 @@ test("bad requests are answered in SCIM's form", async () => {
     (await scim("PATCH", "Users/mem_unknown", { schemas: [PATCH], Operations: [] })).status,
   ).toBe(400);
   expect((await scim("GET", "Users?filter=userName%20like%20x")).status).toBe(400);
+  const long = encodeURIComponent(`userName co "${"x".repeat(1_000)}"`);
+  expect((await scim("GET", `Users?filter=${long}`)).status).toBe(400);
   expect((await scim("GET", "Users/mem_unknown")).status).toBe(404);
   expect((await scim("POST", "Users", [])).status).toBe(400);
   for (const path of ["ServiceProviderConfig", "Schemas", "ResourceTypes", `Schemas/${USER}`]) {

@@ -59,6 +59,8 @@ const common = {
 } as const;
 /** Resources in one answer if the client states no count. */
 const DEFAULT_PAGE = 100;
+/** Longest filter. The gateway compares up to 10,000 resources with each of its conditions. */
+const MAX_FILTER_CHARACTERS = 1_000;
 /** Operations in one PATCH request. A value of an operation can have any number of members. */
 const MAX_OPERATIONS = 1_000;
 /** Extensions of other schemas are accepted and ignored. */
@@ -256,7 +258,11 @@ function queryOf({ request }: RequestContext): {
   readonly count: number;
 } {
   const parameters = Object.fromEntries(new URL(request.url).searchParams);
-  const { startIndex = "1", count = String(DEFAULT_PAGE) } = parameters;
+  const { startIndex = "1", count = String(DEFAULT_PAGE), filter = "" } = parameters;
+  if (filter.length > MAX_FILTER_CHARACTERS) {
+    const message = `A filter can have at most ${MAX_FILTER_CHARACTERS} characters.`;
+    throw new GatewayError("invalid_query", message, { param: "filter" });
+  }
   return {
     ...parameters,
     startIndex: integerIn(startIndex, 1, Number.MAX_SAFE_INTEGER),
