@@ -4,7 +4,7 @@ import { conversationId, type StoredConversation, storedConversation } from "./c
 
 /*
  * Conversations in the browser's database, apart for each person in each organization. Signing out deletes those of
- * the session. They never leave the browser.
+ * the person in all organizations. They never leave the browser.
  */
 
 interface HistoryEntry extends StoredConversation {
@@ -32,16 +32,22 @@ export const historyFault = signal<string>();
 
 let database: Promise<IDBDatabase> | undefined;
 let owner = "";
+/** The owners as which the person can have stored conversations, by switching between organizations. */
+let ownersOfPerson: readonly string[] = [];
 
 effect(() => {
-  const before = owner;
-  owner = session.value?.kind === "organization" ? session.value.key.id : "";
-  if (owner === before) return;
-  historyItems.value = [];
-  historyFault.value = undefined;
+  const current = session.value;
+  const [before, ownersBefore] = [owner, ownersOfPerson];
+  owner = current?.kind === "organization" ? current.key.id : "";
+  ownersOfPerson = [owner, ...(current?.person?.holders ?? []).map(({ id }) => id)];
+  if (owner !== before) {
+    historyItems.value = [];
+    historyFault.value = undefined;
+  }
   // A session that ends by itself keeps the conversations for the next one.
-  const isSignOut = session.value === null && signedOutBecause.peek() === undefined;
-  if (before !== "" && isSignOut) void deleteAll(before).catch(() => {});
+  const isSignOut = current === null && signedOutBecause.peek() === undefined;
+  if (isSignOut)
+    for (const one of ownersBefore) if (one !== "") void deleteAll(one).catch(() => {});
 });
 
 /** Loads the list of conversations. Without a database, as in some private windows, it stays empty. */
