@@ -175,7 +175,16 @@ export async function startSession(
   session.value = started;
 }
 
+/** Signs out. If the gateway cannot end the session, the page says so: the browser still has the cookie. */
 export async function signOut(): Promise<void> {
-  await send("DELETE", "session").catch(() => {});
-  endSession();
+  const error: unknown = await send("DELETE", "session").then(
+    () => undefined,
+    (failure) => failure,
+  );
+  const isOpen = error !== undefined && !(error instanceof ApiError && error.status === 401);
+  endSession(
+    isOpen
+      ? "The gateway could not end your session. Reload this page, and sign out again."
+      : undefined,
+  );
 }
