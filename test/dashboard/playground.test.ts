@@ -476,6 +476,14 @@ browserTest(
     await page.getByText("History", { exact: true }).click();
     await button("Between us").click();
     await lastAnswer("sandbox/chat").getByText("Between us").waitFor();
+    // A sign-out that does not reach the gateway says so, and another one ends the session.
+    await page.route("**/dashboard/api/session", (route) =>
+      route.request().method() === "DELETE" ? route.abort() : route.continue(),
+    );
+    await button("Sign out").click();
+    await page.getByText("The gateway could not end your session").waitFor();
+    await page.unroute("**/dashboard/api/session");
+    await page.reload();
     await button("Sign out").click();
     const other = await gateway.addOrganization();
     await signInAs(page, other.managementKey);
