@@ -34,9 +34,12 @@ export function usd(amount: number): string {
   return cents.format(Math.abs(amount) < 0.005 ? 0 : amount);
 }
 
-/** Formats an amount in USD with six decimals, for the cost of single requests. */
+/** Half of the last decimal of `usdFine`. */
+const LEAST_FINE_USD = 0.5e-6;
+
+/** Formats the cost of a single request in USD with six decimals, and a smaller cost in full. */
 export function usdFine(amount: number): string {
-  return fine.format(amount);
+  return amount > 0 && amount < LEAST_FINE_USD ? exact.format(amount) : fine.format(amount);
 }
 
 /** Formats an amount in USD to the nano-USD, the unit of the ledger. */
@@ -67,7 +70,11 @@ export function money(amount: number, currency: string): string {
   return amount.toLocaleString(LOCALE, { style: "currency", currency });
 }
 
+const LEAST_PERCENT_SHARE = 0.0005;
+
+/** Formats a share such as 3.9%, and a positive share that rounds to zero as "<0.1%". */
 export function percent(share: number): string {
+  if (share > 0 && share < LEAST_PERCENT_SHARE) return "<0.1%";
   return `${(share * 100).toLocaleString(LOCALE, { maximumFractionDigits: share < 0.1 ? 1 : 0 })}%`;
 }
 
@@ -76,15 +83,19 @@ const MAX_PERCENT_SHARE = 10;
 /** Formats the change from one figure to a later one, such as "↑ +12%". */
 export function change(before: number, now: number): string {
   const share = before > 0 ? now / before - 1 : 0;
-  if (before > 0 && Math.abs(share) < 0.0005) return "No change";
+  if (before > 0 && Math.abs(share) < LEAST_PERCENT_SHARE) return "No change";
   if (before <= 0) return now > before ? "↑" : now < before ? "↓" : "No change";
-  if (share >= MAX_PERCENT_SHARE) return `↑ ${integer(Math.round(now / before))} times`;
+  if (share >= MAX_PERCENT_SHARE) return `↑ ${integer(Math.round(now / before))}×`;
   return share > 0 ? `↑ +${percent(share)}` : `↓ −${percent(-share)}`;
+}
+
+export function capitalized(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 /** Formats a name such as "rate_limited" as "Rate limited". */
 export function titled(name: string): string {
-  return name.charAt(0).toUpperCase() + name.slice(1).replaceAll("_", " ");
+  return capitalized(name).replaceAll("_", " ");
 }
 
 const SECOND_MS = 1_000;

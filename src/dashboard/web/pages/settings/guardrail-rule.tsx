@@ -1,5 +1,6 @@
 import { ApiError } from "../../api.ts";
 import { Button, Check, Choice, Field } from "../../components/controls.tsx";
+import { capitalized } from "../../format.ts";
 
 /** A rule in the API's form. */
 export interface Rule {
@@ -90,8 +91,6 @@ const HINTS: Readonly<Record<Draft["type"], string | undefined>> = {
   moderation:
     "Hate, violence, self-harm and similar content that the gateway's moderation model flags.",
 };
-
-const capitalized = (text: string) => text.charAt(0).toUpperCase() + text.slice(1);
 
 interface RuleFieldsProps {
   readonly number: number;
