@@ -18,8 +18,8 @@ const MAX_BAR_WIDTH = 40;
 const TIMES_HEIGHT = 40;
 /** Distances between the labels of days, in seconds. A shorter one would repeat a day. */
 const DAILY_TICKS = [1, 2, 3, 7, 14, 28, 91, 182, 364].map((days) => days * DAY_SECONDS);
-/** Top, right, bottom, left, in pixels. */
-const PADDING: uPlot.Padding = [8, 16, 0, 0];
+/** Top, right, bottom, left, in pixels. At the right, one half of the last label of a line chart fits. */
+const PADDING: uPlot.Padding = [8, 24, 0, 0];
 
 interface Plot {
   readonly height: number;

@@ -196,8 +196,8 @@ function Tooltip({
   );
 }
 
-/** The parts with their totals. */
-function Legend({ parts, format, linkTo }: StackedChartProps) {
+/** The parts with their totals, and the name of the dashed line. */
+function Legend({ parts, before, format, linkTo }: StackedChartProps) {
   return (
     <ul class="legend">
       {parts.map((part) => {
@@ -210,6 +210,12 @@ function Legend({ parts, format, linkTo }: StackedChartProps) {
           </li>
         );
       })}
+      {before && (
+        <li>
+          <span class="swatch dashed" aria-hidden="true" />
+          <span>{before.label}</span>
+        </li>
+      )}
     </ul>
   );
 }

@@ -80,7 +80,9 @@ export function OverviewPage() {
   const isUnused = data !== undefined && data.month.requests === 0 && data.yesterday.requests === 0;
   return (
     <>
-      <PageHead title="Overview" />
+      <PageHead title="Overview">
+        <span class="quiet">Days in UTC</span>
+      </PageHead>
       {error !== undefined && <Failure error={error} onRetry={reload} />}
       {data?.is_complete === false && <IncompleteFigures />}
       {(data !== undefined || error === undefined) && <Totals overview={data} />}
@@ -100,7 +102,7 @@ function Totals({ overview }: { readonly overview: Overview | undefined }) {
   return (
     <Figures>
       <Figure
-        label="Spend today (UTC)"
+        label="Spend today"
         value={today && usd(today.cost_usd)}
         note={
           today &&
@@ -109,7 +111,7 @@ function Totals({ overview }: { readonly overview: Overview | undefined }) {
         }
       />
       <Figure
-        label="Spend this month (UTC)"
+        label="Spend this month"
         value={month && usd(month.cost_usd)}
         note={
           month &&
@@ -129,7 +131,8 @@ function Totals({ overview }: { readonly overview: Overview | undefined }) {
           today &&
           yesterday && (
             <>
-              {change(yesterday.requests, today.requests)} from {integer(yesterday.requests)}
+              {change(yesterday.requests, today.requests)} from {integer(yesterday.requests)}{" "}
+              yesterday by this hour
               <span class="sub">{errorsNote(today)}</span>
             </>
           )
@@ -200,7 +203,7 @@ function LatestTimes({ label, hours, of: [p50, p95] }: LatestTimesProps) {
 }
 
 function errorsNote({ requests, errors }: Sum) {
-  if (requests === 0) return "None yet";
+  if (requests === 0) return "No requests yet";
   if (errors === 0) return "No errors";
   return `${integer(errors)} ${errors === 1 ? "error" : "errors"}, ${percent(errors / requests)}`;
 }
@@ -249,7 +252,7 @@ function Charts() {
           group="model"
           rows={models.data?.data ?? NO_ROWS}
           before={before.data?.data}
-          labelOf={(id) => id ?? "Not found"}
+          labelOf={(id) => id ?? "Unknown model"}
         />
       </Panel>
       <div class="columns">
@@ -306,7 +309,6 @@ function LatencyCharts({ range }: { readonly range: Range }) {
     <Panel title={label} aside={<span class="quiet">{range.label}</span>}>
       <Chart
         label={label}
-        unit="time"
         times={times}
         series={shown}
         height={CHART_HEIGHT}
@@ -342,7 +344,7 @@ function TopSpenders({ range }: { readonly range: Range }) {
                 page="requests"
                 query={{ ...rangeQuery(range), ...(id && requestsOf(group, id)) }}
               >
-                {group === "key" ? keyName(id) : (id ?? "Not found")}
+                {group === "key" ? keyName(id) : (id ?? "Unknown model")}
               </Link>
             ),
           },
@@ -353,7 +355,7 @@ function TopSpenders({ range }: { readonly range: Range }) {
         keyOf={({ id }) => `name ${id ?? ""}`}
         empty={
           <Empty title="No usage in this period">
-            <p>Costs appear here within seconds.</p>
+            <p>Choose another period. New requests appear here within seconds.</p>
           </Empty>
         }
       />

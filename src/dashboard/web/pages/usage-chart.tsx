@@ -1,5 +1,6 @@
 import { useMemo } from "preact/hooks";
 import { StackedChart } from "../components/stacked-chart.tsx";
+import { capitalized } from "../format.ts";
 import { type Interval, intervalQuery, intervalTimes, type Range, rangeQuery } from "../range.ts";
 import { stackOf } from "../stack.ts";
 import { type Group, idOf, type Metric, requestsOf, type UsageRow } from "./usage-rows.ts";
@@ -45,7 +46,7 @@ export function UsageChart(props: UsageChartProps) {
     const shown = times.map((_, index) =>
       index < startTimes.length ? (values.get(startTimes[index]!) ?? 0) : null,
     );
-    return { label: `Before: ${range.before.label}`, values: shown };
+    return { label: capitalized(range.before.label), values: shown };
   }, [before, range.before.label, interval, metric, times]);
   return (
     <StackedChart

@@ -78,6 +78,7 @@ interface Names {
 export function labelOf(id: string | null, group: Group, { keyName, ownerName }: Names): string {
   if (group === "key") return keyName(id);
   if (group === "team" || group === "member") return ownerName(id);
+  if (group === "model") return id ?? "Unknown model";
   return group === "" ? "Total" : (id ?? "None");
 }
 

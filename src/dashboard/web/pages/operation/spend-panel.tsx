@@ -2,7 +2,7 @@ import { useMemo } from "preact/hooks";
 import { Empty, Notice, Panel } from "../../components/display.tsx";
 import { Segments } from "../../components/segments.tsx";
 import { StackedChart } from "../../components/stacked-chart.tsx";
-import { usd, usdExact } from "../../format.ts";
+import { capitalized, usd, usdExact } from "../../format.ts";
 import { intervalTimes, type Range, spanParameters } from "../../range.ts";
 import { useResource } from "../../resource.ts";
 import { changeQuery, query } from "../../router.ts";
@@ -59,7 +59,8 @@ export function GatewaySpend({
     if (!isCompared || earlier.data === undefined) return undefined;
     const starts = intervalTimes(range.before, interval);
     const sums = new Map(earlier.data.data.map((row) => [timeOf(row), row.cost_usd]));
-    return { label: range.before.label, values: times.map((_, at) => sums.get(starts[at]!) ?? 0) };
+    const values = times.map((_, at) => sums.get(starts[at]!) ?? 0);
+    return { label: capitalized(range.before.label), values };
   }, [earlier.data, isCompared, times]);
   return (
     <Panel
@@ -75,8 +76,8 @@ export function GatewaySpend({
     >
       {usage.error !== undefined && <Notice tone="bad">{usage.error}</Notice>}
       {usage.data?.data.length === 0 ? (
-        <Empty title="No requests in this time">
-          <p>Choose a longer time.</p>
+        <Empty title="No requests in this period">
+          <p>Choose a longer period.</p>
         </Empty>
       ) : (
         <StackedChart
