@@ -110,7 +110,7 @@ browserTest(
     await page.getByRole("button", { name: "Done" }).click();
     const row = page.getByRole("row").filter({ hasText: MADE });
     await row.getByText("$0.00 of $2.50").waitFor();
-    expect(await row.getByRole("cell", { name: "60", exact: true }).count()).toBe(1);
+    expect(await row.getByRole("cell", { name: "60 requests", exact: true }).count()).toBe(1);
     const chat = () =>
       gateway.request(
         "POST",

@@ -147,8 +147,8 @@ browserTest("a request shows the tries that it took, and why", async () => {
   const id = response.headers.get("x-gateway-request-id");
   await page.goto(`${gateway.baseUrl}/dashboard/requests?id=${id}`);
   const tries = page.getByRole("table", { name: "Attempts" });
-  await tries.getByRole("row", { name: /primary\/pair-a unavailable .* Status 500/ }).waitFor();
-  await tries.getByRole("row", { name: /secondary\/pair-b ok The provider answered/ }).waitFor();
+  await tries.getByRole("row", { name: /primary\/pair-a Unavailable .* Status 500/ }).waitFor();
+  await tries.getByRole("row", { name: /secondary\/pair-b OK The provider answered/ }).waitFor();
   await page
     .getByText("Under 20 ms")
     .or(page.getByText(/^[\d.,]+\sm?s$/))

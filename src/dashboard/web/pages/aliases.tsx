@@ -56,6 +56,9 @@ export function AliasesPage() {
                 An alias is a name for one or more models. Weights send a share of the requests to a
                 new model.
               </p>
+              <Button needs="operator" onClick={() => setAction({ kind: "add" })}>
+                Add your first alias
+              </Button>
             </Empty>
           }
         />
@@ -140,7 +143,7 @@ function ActionDialog({ action, onChanged, onClose }: ActionDialogProps) {
   }
   return (
     <DeleteDialog path={PATH} kind="alias" entry={alias} onDeleted={onChanged} onClose={onClose}>
-      Requests for <b>{alias.id}</b> are then 404.
+      Requests for <b>{alias.id}</b> are then rejected with status 404.
     </DeleteDialog>
   );
 }
@@ -183,7 +186,7 @@ function AliasDialog({ edited, onChanged, onClose }: AliasDialogProps) {
           value={text}
           onInput={setText}
           placeholder={"openai/gpt-5-mini 95\nopenai/gpt-5-nano 5"}
-          hint="One model in a line, in the order in which they are tried. A number after the model is its weight."
+          hint="One model per line, in the order in which they are tried. A number after the model is its weight."
         />
         {edited === undefined && (
           <Field

@@ -171,7 +171,13 @@ interface NoDeliveryProps {
 }
 
 function NoDelivery({ isFiltered, onTest }: NoDeliveryProps) {
-  if (isFiltered) return <Empty title="No matching deliveries" />;
+  if (isFiltered) {
+    return (
+      <Empty title="No matching deliveries">
+        <p>Choose another state to see other deliveries.</p>
+      </Empty>
+    );
+  }
   return (
     <Empty title="No deliveries yet">
       <p>Events appear here as they happen. A test event shows whether the receiver answers.</p>

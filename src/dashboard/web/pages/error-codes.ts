@@ -20,7 +20,7 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   context_length_exceeded: { text: "The request is longer than the model's context." },
   insufficient_credits: {
     text: "The balance did not cover the maximum cost of the request.",
-    page: "settings",
+    page: "settings/billing",
     action: "Top up",
   },
   internal: { text: "The gateway failed, or its process died before the answer was complete." },
@@ -50,6 +50,9 @@ const MEANINGS: Readonly<Record<string, Meaning>> = {
   },
   unsupported_parameter: { text: "The model does not support a field of the request." },
 };
+
+/** The error codes that have a meaning here, for the suggestions of a filter. */
+export const ERROR_CODES: readonly string[] = Object.keys(MEANINGS);
 
 /** Returns the meaning of an error code, or undefined if the dashboard has none for it. */
 export function meaningOf(code: string): Meaning | undefined {

@@ -60,8 +60,8 @@ export function IdentityProvidersPage() {
           empty={
             <Empty title="No identity providers yet">
               <p>
-                People sign in at an issuer of OpenID Connect, such as Okta, Entra ID or Google.
-                Rules give roles to their groups.
+                People sign in with OpenID Connect, for example at Okta, Entra ID or Google. Rules
+                give roles to their groups.
               </p>
             </Empty>
           }

@@ -58,8 +58,8 @@ export function Issues({ overview, isUnused }: IssuesProps) {
         ))}
         {providerKeys.map(({ provider, name }) => (
           <li key={`${provider} ${name}`} class="bad">
-            {provider} rejects your provider key {name}.{" "}
-            <Link page="settings">Replace it in the settings</Link>
+            The provider {provider} rejects your key {name}.{" "}
+            <Link page="settings/provider-keys">Replace the key</Link>
           </li>
         ))}
       </ul>
@@ -151,7 +151,7 @@ function moneyIssues({ balance_usd: balance, forecast, replenishing }: Overview)
   const goneAt = forecast?.gone_at ?? null;
   const isGoneSoon =
     replenishing !== "active" && goneAt !== null && Date.parse(goneAt) - Date.now() < SOON_MS;
-  const topUpLink = <Link page="settings">Top up</Link>;
+  const topUpLink = <Link page="settings/billing">Top up</Link>;
   const issues = [];
   if (balance !== null && balance <= 0) {
     issues.push(
@@ -172,7 +172,7 @@ function moneyIssues({ balance_usd: balance, forecast, replenishing }: Overview)
         {replenishing === "stopped"
           ? "Automatic top-ups have stopped: the payment was declined three times. "
           : "The payment of an automatic top-up was declined and will be retried. "}
-        <Link page="settings">Check the payment method</Link>
+        <Link page="settings/billing">Check the payment method</Link>
       </li>,
     );
   }

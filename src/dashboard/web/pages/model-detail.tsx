@@ -1,7 +1,7 @@
 import { CopyText, Link } from "../components/controls.tsx";
 import { Badge, Empty, Fact, LoadFailure, PageHead, Panel } from "../components/display.tsx";
 import { type Column, Table } from "../components/table.tsx";
-import { date, integer, percent, usdExact } from "../format.ts";
+import { date, integer, percent, titled, usdExact } from "../format.ts";
 import { type ListedModel, modelPath, useOf, useTitle } from "../models/catalogue.ts";
 import { isFree, PRICE_COLUMNS, type Pricing, pricesOf } from "../models/prices.tsx";
 import { useResource } from "../resource.ts";
@@ -85,7 +85,7 @@ function Details({ model }: { readonly model: ModelDetail }) {
             <Fact name="Output" value={list(architecture.output_modalities)} />
             <Fact
               name="Capabilities"
-              value={list(model.capabilities.map((capability) => capability.replaceAll("_", " ")))}
+              value={list(model.capabilities.map(capabilityText))}
             />
             <Fact name="Parameters" value={list(model.supported_parameters)} />
             <Fact
@@ -132,6 +132,9 @@ function Details({ model }: { readonly model: ModelDetail }) {
     </>
   );
 }
+
+/** Formats a capability such as "json_mode" as "JSON mode". */
+const capabilityText = (name: string) => titled(name).replace(/^Json/, "JSON");
 
 function Prices({ pricing }: { readonly pricing: Pricing }) {
   return (

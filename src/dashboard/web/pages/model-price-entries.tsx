@@ -66,7 +66,7 @@ export function PriceEntries({ model, onChanged }: PriceEntriesProps) {
         keyOf={({ id }) => id}
         empty={
           <Empty title="No price entries">
-            <p>A price entry replaces prices from a day on, at one provider or at all.</p>
+            <p>A price entry replaces prices from a day on, at one or all providers.</p>
           </Empty>
         }
       />

@@ -3,6 +3,7 @@ import { Badge, Fact, LoadFailure, Notice, PageHead, Panel, Time } from "../comp
 import { type Column, Table } from "../components/table.tsx";
 import { duration, integer, titled, usdExact } from "../format.ts";
 import { useResource } from "../resource.ts";
+import { isSelfOnly, mayRead } from "../rights.ts";
 import { meaningOf } from "./error-codes.ts";
 import { useKeyNames } from "./key-names.ts";
 import { type ListedRequest, Status } from "./requests.tsx";
@@ -162,7 +163,7 @@ function UsagePanel({ request }: PartProps) {
         ))}
         <Fact name="Cost" value={usdExact(costUsd)} />
         <Fact name="Billed by the provider" value={listUsd !== null && usdExact(listUsd)} />
-        <Fact name="Transaction" value={charge && <span class="code">{charge}</span>} />
+        <Fact name="Transaction" value={charge && <Charge id={charge} />} />
       </dl>
       {request.estimated && (
         <p class="quiet under">
@@ -170,6 +171,16 @@ function UsagePanel({ request }: PartProps) {
         </p>
       )}
     </Panel>
+  );
+}
+
+/** The transaction of the charge, with a link for sessions that may see all transactions. */
+function Charge({ id }: { readonly id: string }) {
+  if (isSelfOnly() || !mayRead("billing:read")) return <span class="code">{id}</span>;
+  return (
+    <Link page="transactions" query={{ search: id }} class="code">
+      {id}
+    </Link>
   );
 }
 
@@ -184,12 +195,16 @@ const REASONS: Readonly<Record<string, string>> = {
   aborted: "The client closed the connection.",
 };
 
+const resultTitle = (result: string) => (result === "ok" ? "OK" : titled(result));
+
 const ATTEMPT_COLUMNS: readonly Column<Attempt & { readonly position: number }>[] = [
   { title: "Endpoint", cell: ({ endpoint }) => <span class="code">{endpoint}</span> },
   {
     title: "Result",
     isCorner: true,
-    cell: ({ result }) => <Badge tone={result === "ok" ? "good" : "warn"}>{result}</Badge>,
+    cell: ({ result }) => (
+      <Badge tone={result === "ok" ? "good" : "warn"}>{resultTitle(result)}</Badge>
+    ),
   },
   {
     title: "Reason",

@@ -9,6 +9,7 @@ import { parseRange } from "../range.ts";
 import { useResource } from "../resource.ts";
 import { mayRead } from "../rights.ts";
 import { changeQuery, query } from "../router.ts";
+import { ERROR_CODES } from "./error-codes.ts";
 import { useKeyNames } from "./key-names.ts";
 import { useMembers, useTeams } from "./people/names.ts";
 import { RequestDetail } from "./request.tsx";
@@ -134,7 +135,8 @@ function NoRequests({ isFiltered, hasMore }: { isFiltered: boolean; hasMore: boo
     return (
       <Empty title="No matches among the newest requests">
         <p>
-          The list searches some thousand requests at a time. Go on with Next, or choose a period.
+          Each page searches some thousand requests. Choose Next to search older ones, or choose a
+          period.
         </p>
       </Empty>
     );
@@ -204,6 +206,7 @@ function Filters({ filter }: { filter(name: Filter): (value: string) => void }) 
         value={text("error_code")}
         onInput={filter("error_code")}
         placeholder="Any"
+        suggestions={ERROR_CODES}
       />
       <Field label="User" value={text("user")} onInput={filter("user")} placeholder="Any" />
     </div>

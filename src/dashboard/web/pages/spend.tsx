@@ -6,12 +6,14 @@ interface RateLimits {
   readonly rate_limit_tpm: number | null;
 }
 
+const requestsText = (count: number) => `${integer(count)} ${count === 1 ? "request" : "requests"}`;
+
 /** Requests and tokens per minute of a key or a team. */
 export function rateLimits({ rate_limit_rpm: rpm, rate_limit_tpm: tpm }: RateLimits) {
   if (rpm === null && tpm === null) return <span class="quiet">No limit</span>;
   return (
     <span>
-      {rpm !== null && <span title="Requests per minute">{integer(rpm)}</span>}
+      {rpm !== null && requestsText(rpm)}
       {tpm !== null && <span class="sub">{short(tpm)} tokens</span>}
     </span>
   );

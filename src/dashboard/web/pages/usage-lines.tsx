@@ -130,7 +130,10 @@ function EachInterval({ group, title, range, interval, total, labelOf }: LinesPr
 function NoUsage() {
   return (
     <Empty title="No usage in this period">
-      <p>Choose another period, or send a request: it appears here within seconds.</p>
+      <p>
+        Choose another period, or send a request with a <Link page="keys">key</Link> or in the{" "}
+        <Link page="playground">playground</Link>. It appears here within seconds.
+      </p>
     </Empty>
   );
 }

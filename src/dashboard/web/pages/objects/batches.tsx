@@ -7,6 +7,7 @@ import { changeQuery, query } from "../../router.ts";
 import { useKeyNames } from "../key-names.ts";
 import {
   downloadFile,
+  metadataText,
   NoObject,
   ObjectTable,
   StatusBadge,
@@ -206,9 +207,7 @@ function Outcome({ batch }: PartProps) {
           <Fact name="Ended" value={<Time iso={batch.ended_at} form="exact" />} />
         )}
         <Fact name="Id" value={<span class="code">{batch.id}</span>} />
-        {Object.entries(batch.metadata ?? {}).map(([name, value]) => (
-          <Fact key={name} name={name} value={value} />
-        ))}
+        <Fact name="Metadata" value={metadataText(batch.metadata) ?? null} />
       </dl>
     </Panel>
   );

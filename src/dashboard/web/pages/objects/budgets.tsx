@@ -138,13 +138,22 @@ export function BudgetsPage() {
           error={error}
           keyOf={({ id }) => id}
           empty={
-            <Empty title={isFiltered ? "No matching budgets" : "No budgets of users and tags"}>
-              <p>
-                A budget limits the spend of one end user or tag that requests name. Budgets of keys
-                are on the page <Link page="keys">Keys</Link>, of teams on{" "}
-                <Link page="teams">Teams</Link>.
-              </p>
-            </Empty>
+            isFiltered ? (
+              <Empty title="No matching budgets">
+                <p>Choose another type, or clear the name.</p>
+              </Empty>
+            ) : (
+              <Empty title="No budgets of users and tags yet">
+                <p>
+                  A budget limits the spend of one end user or tag that requests name. Budgets of
+                  keys are on the page <Link page="keys">Keys</Link>, of teams on{" "}
+                  <Link page="teams">Teams</Link>.
+                </p>
+                <Button needs="keys:manage" onClick={() => setEdited("new")}>
+                  Create your first budget
+                </Button>
+              </Empty>
+            )
           }
         />
         {data !== undefined && (

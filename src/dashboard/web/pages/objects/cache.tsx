@@ -32,8 +32,8 @@ export function CacheSection() {
       path: model === undefined ? "v1/cache" : `v1/cache?model=${encodeURIComponent(model)}`,
       children: (
         <>
-          The stored answers of <b>{model ?? "all models"}</b> are removed. The next equal request
-          calls a provider and is charged.
+          The cached answers of <b>{model ?? "all models"}</b> are deleted. The next identical
+          request calls a provider and is charged.
         </>
       ),
     });
@@ -65,7 +65,7 @@ export function CacheSection() {
         <Figure
           label="Saved"
           value={data && usd(data.saved_usd)}
-          note="charges of equal requests"
+          note="Charges avoided by cached answers"
         />
         <Figure label="Hits" value={data && integer(data.hits)} />
         <Figure label="Answers" value={data && integer(data.entries)} />
@@ -92,8 +92,8 @@ export function CacheSection() {
           empty={
             <Empty title="The response cache is empty">
               <p>
-                Send requests with the header <code>X-Gateway-Cache: on</code>. Equal requests then
-                get the stored answer without a charge.
+                Send requests with the header <code>X-Gateway-Cache: on</code>. Identical requests
+                then get the cached answer without a charge.
               </p>
             </Empty>
           }

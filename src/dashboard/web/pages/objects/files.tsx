@@ -35,7 +35,8 @@ const PURPOSES = [
   ...["batch", "batch_output", "fine-tune", "fine-tune-results"],
   ...["assistants", "user_data", "vision"],
 ];
-const purposeTitle = (purpose: string) => titled(purpose).replace("-", " ").replace("-", " ");
+const purposeTitle = (purpose: string) =>
+  titled(purpose.replace("fine-tune", "fine-tuning").replace("-results", " results"));
 
 export function FilesSection() {
   const purpose = query.value.get("purpose") ?? "";

@@ -8,6 +8,7 @@ import { changeQuery, query } from "../../router.ts";
 import { useKeyNames } from "../key-names.ts";
 import {
   downloadFile,
+  metadataText,
   NoObject,
   ObjectTable,
   StatusBadge,
@@ -234,9 +235,7 @@ function JobFacts({ job }: { readonly job: Job }) {
         <Fact name="Training file" value={file(job.training_file)} />
         <Fact name="Validation file" value={file(job.validation_file)} />
         <Fact name="Metrics" value={file(job.result_file)} />
-        {Object.entries(job.metadata ?? {}).map(([name, value]) => (
-          <Fact key={name} name={name} value={value} />
-        ))}
+        <Fact name="Metadata" value={metadataText(job.metadata) ?? null} />
       </dl>
     </Panel>
   );
@@ -265,7 +264,6 @@ function Loss({ events, isRunning }: LossProps) {
   return (
     <Chart
       label="Loss by step"
-      unit="loss"
       times={curve.map(({ step }) => step)}
       formatX={(step) => `Step ${integer(step)}`}
       series={[

@@ -108,6 +108,12 @@ export function NoObject({ title, isFiltered = false, children, example }: NoObj
   );
 }
 
+/** Returns metadata such as "customer: 12, team: Support". Undefined if there are none. */
+export function metadataText(metadata: Readonly<Record<string, string>> | null) {
+  const fields = Object.entries(metadata ?? {}).map(([name, value]) => `${name}: ${value}`);
+  return fields.length === 0 ? undefined : fields.join(", ");
+}
+
 const TONES: Readonly<Record<string, "good" | "bad" | "warn">> = {
   ...{ completed: "good", processed: "good", succeeded: "good", answered: "good" },
   ...{ failed: "bad", error: "bad", expired: "warn", cancelling: "warn", incomplete: "warn" },

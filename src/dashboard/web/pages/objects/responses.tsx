@@ -9,6 +9,7 @@ import type { Column } from "../../components/table.tsx";
 import { bytes, integer, usdFine } from "../../format.ts";
 import { useKeyNames } from "../key-names.ts";
 import {
+  metadataText,
   NoObject,
   ObjectTable,
   StatusBadge,
@@ -75,7 +76,9 @@ function ContentsDialog({ contents, onClose }: { contents: Contents; onClose(): 
             <p class="said">{textOf(item)}</p>
           </article>
         ))}
-        {contents.hasMore && <p class="quiet">The API has the further items.</p>}
+        {contents.hasMore && (
+          <p class="quiet">Only the first items are shown. The API lists all of them.</p>
+        )}
       </div>
       <footer class="actions">
         <Button onClick={onClose}>Close</Button>
@@ -175,7 +178,7 @@ function ResponsesSection() {
         objects={responses}
         empty={
           <NoObject
-            title="No stored responses"
+            title="No stored responses yet"
             example={[
               "v1/responses",
               `-H "Content-Type: application/json" -d '{"model": "sandbox/chat", "input": "Hi"}'`,
@@ -219,10 +222,7 @@ function ConversationsSection() {
     },
     {
       title: "Metadata",
-      cell: ({ metadata }) =>
-        Object.entries(metadata)
-          .map(([name, value]) => `${name}: ${value}`)
-          .join(", ") || <span class="quiet">None</span>,
+      cell: ({ metadata }) => metadataText(metadata) ?? <span class="quiet">None</span>,
     },
     { title: "Key", isSecondary: true, cell: ({ key_id: id }) => keyName(id) },
     { title: "Size", isNumber: true, cell: (row) => bytes(row.bytes) },
@@ -248,7 +248,7 @@ function ConversationsSection() {
         objects={conversations}
         empty={
           <NoObject
-            title="No conversations"
+            title="No conversations yet"
             example={["v1/conversations", `-H "Content-Type: application/json" -d '{}'`]}
           >
             A conversation keeps the items of its responses until it is deleted.

@@ -97,8 +97,8 @@ function Totals({ total, before, label }: TotalsProps) {
         label={errorShare === undefined ? "Errors" : `Errors (${percent(errorShare)})`}
         {...figure(({ errors }) => errors, integer)}
       />
-      <Figure label="Median latency" {...figure(({ p50_ms: ms }) => ms, duration)} />
-      <Figure label="95th percentile" {...figure(({ p95_ms: ms }) => ms, duration)} />
+      <Figure label="Latency, p50" {...figure(({ p50_ms: ms }) => ms, duration)} />
+      <Figure label="Latency, p95" {...figure(({ p95_ms: ms }) => ms, duration)} />
     </Figures>
   );
 }

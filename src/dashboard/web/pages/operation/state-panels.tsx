@@ -85,7 +85,11 @@ export function WaitingPayments({ state: { data, error } }: StateProps) {
         rows={data?.payments}
         error={error}
         keyOf={(row) => `${row.kind} ${row.organization_id} ${row.since}`}
-        empty={<Empty title="No payment waits" />}
+        empty={
+          <Empty title="No waiting payments">
+            <p>Payments that wait for their payer, their processor or an operator appear here.</p>
+          </Empty>
+        }
       />
     </Panel>
   );
@@ -131,7 +135,11 @@ export function CircuitHistory({ state: { data, error }, provider }: CircuitHist
         rows={rows}
         error={error}
         keyOf={(row) => `${row.endpoint} ${row.instance_id} ${row.opened_at}`}
-        empty={<Empty title="No circuit has opened" />}
+        empty={
+          <Empty title="No circuit has opened">
+            <p>A circuit opens when an endpoint fails repeatedly. Requests then use others.</p>
+          </Empty>
+        }
       />
     </Panel>
   );

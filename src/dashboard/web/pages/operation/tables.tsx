@@ -54,7 +54,7 @@ function Sums<Row extends NamedSums>({
         rows={rows}
         error={error}
         keyOf={keyOf}
-        empty={<Empty title="No requests in this time" />}
+        empty={<Empty title="No requests in this period" />}
       />
     </Panel>
   );

@@ -50,9 +50,11 @@ export function MembersPage() {
           empty={
             <Empty title="No members yet">
               <p>
-                A member signs in with an account and has a role. Keys that you created before work
-                as they did.
+                A member signs in with an account and has a role. Existing keys continue to work.
               </p>
+              <Button needs="keys:manage" onClick={() => setAction("invite")}>
+                Invite your first member
+              </Button>
             </Empty>
           }
         />

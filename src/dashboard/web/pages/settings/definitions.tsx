@@ -98,6 +98,9 @@ export function DefinitionsPanel<Kind extends Definition>({
         empty={
           <Empty title={`No ${noun}s yet`}>
             <p>{emptyText}</p>
+            <Button needs={`${noun}s:manage`} onClick={() => setEdited("new")}>
+              Create your first {noun}
+            </Button>
           </Empty>
         }
       />

@@ -40,7 +40,11 @@ export function ScimTokens() {
         rows={data?.data}
         error={error}
         keyOf={({ id }) => id}
-        empty={<Empty title="No SCIM tokens" />}
+        empty={
+          <Empty title="No SCIM tokens yet">
+            <p>Create a token, and enter it in the directory with this address.</p>
+          </Empty>
+        }
       />
       {isAdding && <TokenDialog onChanged={reload} onClose={() => setAdding(false)} />}
       {revoking !== undefined && (

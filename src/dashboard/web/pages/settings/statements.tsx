@@ -61,7 +61,11 @@ export function StatementsPanel({ listed }: { readonly listed: Resource<Statemen
         rows={listed.data?.data}
         error={listed.error}
         keyOf={({ month }) => month}
-        empty={<Empty title="No statements yet" />}
+        empty={
+          <Empty title="No statements yet">
+            <p>The first statement appears with the first transaction.</p>
+          </Empty>
+        }
       />
     </Panel>
   );
