@@ -25,9 +25,7 @@ describe("an amount in USD", () => {
 
 test("the cost of a request is never shown as zero if it was charged", () => {
   const shown = [0.000731, 0.0000005, 0.0000002, 0.000000001, 0].map(usdFine);
-  expect(shown).toEqual([
-    ...["$0.000731", "$0.000001", "$0.0000002", "$0.000000001", "$0.000000"],
-  ]);
+  expect(shown).toEqual(["$0.000731", "$0.000001", "$0.0000002", "$0.000000001", "$0.000000"]);
 });
 
 test("a share that is not zero is never shown as 0%", () => {

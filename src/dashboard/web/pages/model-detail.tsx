@@ -83,10 +83,7 @@ function Details({ model }: { readonly model: ModelDetail }) {
             />
             <Fact name="Input" value={list(architecture.input_modalities)} />
             <Fact name="Output" value={list(architecture.output_modalities)} />
-            <Fact
-              name="Capabilities"
-              value={list(model.capabilities.map(capabilityText))}
-            />
+            <Fact name="Capabilities" value={list(model.capabilities.map(capabilityText))} />
             <Fact name="Parameters" value={list(model.supported_parameters)} />
             <Fact
               name="Released"

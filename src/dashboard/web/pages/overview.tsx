@@ -307,13 +307,7 @@ function LatencyCharts({ range }: { readonly range: Range }) {
   }, [data, times]);
   const chart = (label: string, shown: readonly Series[]) => (
     <Panel title={label} aside={<span class="quiet">{range.label}</span>}>
-      <Chart
-        label={label}
-        times={times}
-        series={shown}
-        height={CHART_HEIGHT}
-        format={duration}
-      />
+      <Chart label={label} times={times} series={shown} height={CHART_HEIGHT} format={duration} />
     </Panel>
   );
   return (
