@@ -163,6 +163,12 @@ browserTest(
       .toISOString()
       .slice(0, 10);
     expect(query()).toEqual({ from: day, to: day });
+    // A request leads back to the list with its filters.
+    await untilLoaded(page);
+    await page.locator('main a[href*="?id="]').first().click();
+    await page.getByRole("link", { name: "← Requests" }).click();
+    await heading("Requests");
+    expect(query()).toEqual({ from: day, to: day });
   },
   TIMEOUT_MS,
 );

@@ -4,6 +4,7 @@ import { type Column, Table } from "../components/table.tsx";
 import { duration, integer, titled, usdExact } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { isSelfOnly, mayRead } from "../rights.ts";
+import { query } from "../router.ts";
 import { meaningOf } from "./error-codes.ts";
 import { useKeyNames } from "./key-names.ts";
 import { type ListedRequest, Status } from "./requests.tsx";
@@ -36,7 +37,9 @@ export function RequestDetail({ id }: { readonly id: string }) {
   return (
     <>
       <p class="back">
-        <Link page="requests">← Requests</Link>
+        <Link page="requests" query={{ ...Object.fromEntries(query.value), id: undefined }}>
+          ← Requests
+        </Link>
       </p>
       <PageHead title="Request" />
       {error !== undefined && <LoadFailure message={error} />}

@@ -242,7 +242,7 @@ function columns(keyName: (id: string | null) => string): Column<ListedRequest>[
     {
       title: "Time",
       cell: ({ id, created_at: at }) => (
-        <Link page="requests" query={{ id }}>
+        <Link page="requests" query={{ id, ...Object.fromEntries(query.value) }}>
           <Time iso={at} form="exact" />
         </Link>
       ),
