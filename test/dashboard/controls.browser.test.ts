@@ -210,3 +210,20 @@ browserTest("the playground offers the presets of the organization", async () =>
   await open("playground");
   await page.getByLabel("Preset").selectOption("support");
 });
+
+browserTest("a list is turned page by page", async () => {
+  const options = { key: gateway.managementKey };
+  for (let number = 0; number < 26; number++) {
+    const body = { name: `Turned ${number}` };
+    expect((await gateway.request("POST", "/v1/keys", body, options)).status).toBe(201);
+  }
+  await open("keys");
+  await page.getByLabel("Search").fill("Turned");
+  await page.getByText("1–25 of 26").waitFor();
+  expect(await page.getByRole("button", { name: "Previous" }).isDisabled()).toBe(true);
+  await press("Next");
+  await page.getByText("26–26 of 26").waitFor();
+  expect(await page.getByRole("button", { name: "Next" }).isDisabled()).toBe(true);
+  await press("Previous");
+  await page.getByText("1–25 of 26").waitFor();
+});

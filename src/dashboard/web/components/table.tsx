@@ -185,3 +185,29 @@ export function Pager({ first, count, total, hasMore, onPrevious, onNext }: Page
     </nav>
   );
 }
+
+interface OffsetPagerProps {
+  /** The loaded page of the list. Undefined while it is loading: then the buttons are hidden. */
+  readonly listed: { readonly data: readonly unknown[]; readonly has_more?: boolean } | undefined;
+  /** Number of all entries. Absent if it is not known. */
+  readonly total?: number | undefined;
+  readonly offset: number;
+  readonly pageSize: number;
+  onTurn(offset: number): void;
+}
+
+/** The pager of a list that is paged by offset. */
+export function OffsetPager({ listed, total, offset, pageSize, onTurn }: OffsetPagerProps) {
+  if (listed === undefined) return null;
+  const count = listed.data.length;
+  return (
+    <Pager
+      first={offset}
+      count={count}
+      {...(total !== undefined && { total })}
+      hasMore={listed.has_more ?? offset + count < (total ?? 0)}
+      onPrevious={offset === 0 ? undefined : () => onTurn(Math.max(0, offset - pageSize))}
+      onNext={() => onTurn(offset + pageSize)}
+    />
+  );
+}

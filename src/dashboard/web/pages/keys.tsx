@@ -5,7 +5,7 @@ import { Button, Choice, Field, Link } from "../components/controls.tsx";
 import { Confirm, perform, toast } from "../components/dialog.tsx";
 import { Badge, Empty, Notice, PageHead, Panel, Time } from "../components/display.tsx";
 import { ActionMenu } from "../components/menu.tsx";
-import { type Column, Pager, Table } from "../components/table.tsx";
+import { type Column, OffsetPager, Table } from "../components/table.tsx";
 import { useResource } from "../resource.ts";
 import { isSelfOnly, mayChange } from "../rights.ts";
 import { useNewDialog } from "../router.ts";
@@ -108,16 +108,13 @@ export function KeysPage() {
             )
           }
         />
-        {data !== undefined && (
-          <Pager
-            first={offset}
-            count={data.data.length}
-            total={data.total}
-            hasMore={offset + data.data.length < data.total}
-            onPrevious={offset === 0 ? undefined : () => setOffset(Math.max(0, offset - PAGE_SIZE))}
-            onNext={() => setOffset(offset + PAGE_SIZE)}
-          />
-        )}
+        <OffsetPager
+          listed={data}
+          total={data?.total}
+          offset={offset}
+          pageSize={PAGE_SIZE}
+          onTurn={setOffset}
+        />
       </Panel>
       <ActionDialog action={action} onChanged={reload} onClose={close} />
     </>

@@ -4,7 +4,7 @@ import { Button } from "../components/controls.tsx";
 import { Confirm, toast } from "../components/dialog.tsx";
 import { Badge, Empty, PageHead, Panel, ShortId, Time } from "../components/display.tsx";
 import { ActionMenu } from "../components/menu.tsx";
-import { type Column, Pager, Table } from "../components/table.tsx";
+import { type Column, OffsetPager, Table } from "../components/table.tsx";
 import { integer, usd } from "../format.ts";
 import { useResource } from "../resource.ts";
 import { OrganizationButton } from "../view.tsx";
@@ -67,16 +67,13 @@ export function OrganizationsPage() {
             </Empty>
           }
         />
-        {data !== undefined && (
-          <Pager
-            first={offset}
-            count={data.data.length}
-            total={data.total}
-            hasMore={offset + data.data.length < data.total}
-            onPrevious={offset === 0 ? undefined : () => setOffset(Math.max(0, offset - PAGE_SIZE))}
-            onNext={() => setOffset(offset + PAGE_SIZE)}
-          />
-        )}
+        <OffsetPager
+          listed={data}
+          total={data?.total}
+          offset={offset}
+          pageSize={PAGE_SIZE}
+          onTurn={setOffset}
+        />
       </Panel>
       <ActionDialog action={action} onChanged={reload} onClose={() => setAction(undefined)} />
     </>

@@ -3,7 +3,7 @@ import { TRANSACTION_KINDS, type TransactionKind } from "../../../lib/transactio
 import { Button, Choice, Field, Link, OutsideLink } from "../components/controls.tsx";
 import { Badge, Empty, PageHead, Panel, ShortId, Time } from "../components/display.tsx";
 import { RangePicker } from "../components/range-picker.tsx";
-import { type Column, Pager, Table } from "../components/table.tsx";
+import { type Column, OffsetPager, Table } from "../components/table.tsx";
 import { download } from "../download.ts";
 import { usdExact } from "../format.ts";
 import { parseRange } from "../range.ts";
@@ -124,16 +124,13 @@ export function TransactionsPage() {
             </Empty>
           }
         />
-        {data !== undefined && (
-          <Pager
-            first={offset}
-            count={data.data.length}
-            total={isFiltered && data.total >= LEAST_BOUND ? undefined : data.total}
-            hasMore={data.has_more}
-            onPrevious={offset === 0 ? undefined : () => turn(offset - PAGE_SIZE)}
-            onNext={() => turn(offset + PAGE_SIZE)}
-          />
-        )}
+        <OffsetPager
+          listed={data}
+          total={isFiltered && (data?.total ?? 0) >= LEAST_BOUND ? undefined : data?.total}
+          offset={offset}
+          pageSize={PAGE_SIZE}
+          onTurn={turn}
+        />
       </Panel>
     </>
   );

@@ -1,6 +1,6 @@
 import { Choice, Link } from "../components/controls.tsx";
 import { Empty, Meter, Panel, ShortId } from "../components/display.tsx";
-import { type Column, Pager, Table } from "../components/table.tsx";
+import { type Column, OffsetPager, Table } from "../components/table.tsx";
 import { integer, percent } from "../format.ts";
 import { type Interval, intervalTimes, type Range, rangeQuery, spanParameters } from "../range.ts";
 import { type Resource, useResource } from "../resource.ts";
@@ -114,15 +114,7 @@ function EachInterval({ group, title, range, interval, total, labelOf }: LinesPr
         keyOf={(row) => `${row.date} ${idOf(row, group)}`}
         empty={<NoUsage />}
       />
-      {data !== undefined && (
-        <Pager
-          first={offset}
-          count={data.data.length}
-          hasMore={data.has_more}
-          onPrevious={offset === 0 ? undefined : () => turn(Math.max(0, offset - PAGE_SIZE))}
-          onNext={() => turn(offset + PAGE_SIZE)}
-        />
-      )}
+      <OffsetPager listed={data} offset={offset} pageSize={PAGE_SIZE} onTurn={turn} />
     </>
   );
 }

@@ -4,7 +4,7 @@ import { Button, Choice, Field, Link } from "../../components/controls.tsx";
 import { Dialog, Form, toast } from "../../components/dialog.tsx";
 import { Empty, PageHead, Panel, Time } from "../../components/display.tsx";
 import { ActionMenu } from "../../components/menu.tsx";
-import { type Column, Pager, Table } from "../../components/table.tsx";
+import { type Column, OffsetPager, Table } from "../../components/table.tsx";
 import { titled } from "../../format.ts";
 import { useResource } from "../../resource.ts";
 import { changeQuery, query } from "../../router.ts";
@@ -156,16 +156,13 @@ export function BudgetsPage() {
             )
           }
         />
-        {data !== undefined && (
-          <Pager
-            first={offset}
-            count={data.data.length}
-            total={data.total}
-            hasMore={offset + data.data.length < data.total}
-            onPrevious={offset === 0 ? undefined : () => setOffset(Math.max(0, offset - PAGE_SIZE))}
-            onNext={() => setOffset(offset + PAGE_SIZE)}
-          />
-        )}
+        <OffsetPager
+          listed={data}
+          total={data?.total}
+          offset={offset}
+          pageSize={PAGE_SIZE}
+          onTurn={setOffset}
+        />
       </Panel>
       {edited !== undefined && (
         <BudgetDialog

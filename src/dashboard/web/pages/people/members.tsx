@@ -4,7 +4,7 @@ import { Button } from "../../components/controls.tsx";
 import { Confirm, perform, toast } from "../../components/dialog.tsx";
 import { Badge, Empty, PageHead, Panel, Time } from "../../components/display.tsx";
 import { ActionMenu, type MenuItem } from "../../components/menu.tsx";
-import { type Column, Pager, Table } from "../../components/table.tsx";
+import { type Column, OffsetPager, Table } from "../../components/table.tsx";
 import { usd } from "../../format.ts";
 import { useResource } from "../../resource.ts";
 import { grantableRoles, mayChange, roleTitle } from "../../rights.ts";
@@ -58,16 +58,13 @@ export function MembersPage() {
             </Empty>
           }
         />
-        {data !== undefined && (
-          <Pager
-            first={offset}
-            count={data.data.length}
-            total={data.total}
-            hasMore={offset + data.data.length < data.total}
-            onPrevious={offset === 0 ? undefined : () => setOffset(Math.max(0, offset - PAGE_SIZE))}
-            onNext={() => setOffset(offset + PAGE_SIZE)}
-          />
-        )}
+        <OffsetPager
+          listed={data}
+          total={data?.total}
+          offset={offset}
+          pageSize={PAGE_SIZE}
+          onTurn={setOffset}
+        />
       </Panel>
       <Invitations listed={invitations} teams={teams} />
       {action === "invite" && (

@@ -1,7 +1,7 @@
 import { useState } from "preact/hooks";
 import { Link, OutsideLink } from "../../components/controls.tsx";
 import { Badge, Empty, Panel, Time } from "../../components/display.tsx";
-import { type Column, Pager, Table } from "../../components/table.tsx";
+import { type Column, OffsetPager, Table } from "../../components/table.tsx";
 import { usd } from "../../format.ts";
 import { type Resource, useResource } from "../../resource.ts";
 import { methodTitle } from "./payment-methods.tsx";
@@ -64,15 +64,7 @@ export function PaymentsPanel({ listed: { data, error }, offset, onTurn }: Payme
           </Empty>
         }
       />
-      {data !== undefined && (
-        <Pager
-          first={offset}
-          count={data.data.length}
-          hasMore={data.has_more}
-          onPrevious={offset === 0 ? undefined : () => onTurn(Math.max(0, offset - PAGE_SIZE))}
-          onNext={() => onTurn(offset + PAGE_SIZE)}
-        />
-      )}
+      <OffsetPager listed={data} offset={offset} pageSize={PAGE_SIZE} onTurn={onTurn} />
     </Panel>
   );
 }
