@@ -65,7 +65,7 @@ describe("stacked parts", () => {
     expect(valuesOf(parts)).toEqual([["one", 1, 1, 0, 0]]);
   });
 
-  test("stand on each other, and the part at a height is the one whose bar is there", () => {
+  test("are stacked, and the part at a height is the one whose bar covers it", () => {
     const parts = stackOf(
       [
         { time: 0, id: "a", value: 5 },

@@ -292,9 +292,9 @@ test("bad requests are answered in SCIM's form", async () => {
 });
 
 test("unknown addresses, types of roles and long lists of operations are answered in SCIM's form", async () => {
-  const unknown = await scim("GET", "Nothing/1");
-  expect(unknown).toMatchObject({ status: 404, body: { status: "404" } });
-  expect(unknown.body.schemas).toEqual(["urn:ietf:params:scim:api:messages:2.0:Error"]);
+  const missing = await scim("GET", "Nothing/1");
+  expect(missing).toMatchObject({ status: 404, body: { status: "404" } });
+  expect(missing.body.schemas).toEqual(["urn:ietf:params:scim:api:messages:2.0:Error"]);
   const user = await addUser({ roles: [{ value: "viewer", type: "access", primary: true }] });
   expect(user.roles).toEqual([{ value: "viewer", primary: true }]);
   const operation = { op: "replace", path: "displayName", value: "Ada" };

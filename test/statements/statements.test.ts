@@ -107,7 +107,7 @@ test("every kind of transaction is listed once, with its running balance, in JSO
   expect(nanoFromUsd((await read("/v1/credits")).balance_usd)).toBe(balance);
 });
 
-test("the request or the payment behind a transaction is stated", async () => {
+test("a transaction states its request or its payment", async () => {
   const listed = await listAll();
   const of = (kind: string) => listed.filter((one) => one.kind === kind);
   for (const kind of ["topup", "automatic_topup", "card_refund", "dispute"]) {

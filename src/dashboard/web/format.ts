@@ -136,10 +136,10 @@ export function date(iso: string): string {
 
 /** Formats an estimated time: as a date, and within two days as the date with the hour. */
 export function approximate(iso: string): string {
-  const isNear = Date.parse(iso) - Date.now() < 2 * DAY_MS;
+  const isWithinTwoDays = Date.parse(iso) - Date.now() < 2 * DAY_MS;
   return new Date(iso).toLocaleString(LOCALE, {
     ...{ day: "numeric", month: "long" },
-    ...(isNear && { hour: "2-digit", hourCycle: "h23", minute: "2-digit" }),
+    ...(isWithinTwoDays && { hour: "2-digit", hourCycle: "h23", minute: "2-digit" }),
   });
 }
 

@@ -86,8 +86,8 @@ export class HealthRecorder {
       if (lastFailure === undefined) continue;
       const name = `${providerId} ${keyPosition}`;
       const { kind, status, atMs } = lastFailure;
-      const known = latest.get(name)?.failedAtMs ?? this.#failures.get(name) ?? 0;
-      if (atMs <= known) continue;
+      const recordedMs = latest.get(name)?.failedAtMs ?? this.#failures.get(name) ?? 0;
+      if (atMs <= recordedMs) continue;
       latest.set(name, {
         ...{ providerId, keyPosition, endpointId, failedAtMs: atMs },
         ...{ failureKind: kind, failureStatus: status ?? null },

@@ -1,11 +1,12 @@
 import { Button, Choice, Link } from "../../components/controls.tsx";
-import { Fact, Meter, Notice, PageHead, Panel, ShortId, Time } from "../../components/display.tsx";
+import { Fact, Meter, Notice, PageHead, Panel, Time } from "../../components/display.tsx";
 import { type Column, Table } from "../../components/table.tsx";
 import { integer, usd, usdExact } from "../../format.ts";
 import { useResource } from "../../resource.ts";
 import { changeQuery, query } from "../../router.ts";
 import { useKeyNames } from "../key-names.ts";
 import {
+  createdColumn,
   downloadFile,
   metadataText,
   NoObject,
@@ -85,17 +86,7 @@ function BatchList() {
   const batches = useObjects<Batch>("batches", { state });
   const keyName = useKeyNames();
   const columns: Column<Batch>[] = [
-    {
-      title: "Created",
-      cell: ({ id, created_at: at }) => (
-        <span>
-          <Link page="batches" query={{ id }}>
-            <Time iso={at} form="exact" />
-          </Link>
-          <ShortId id={id} isSub />
-        </span>
-      ),
-    },
+    createdColumn("batches"),
     { title: "Status", isCorner: true, cell: ({ status }) => <StatusBadge status={status} /> },
     { title: "Lines", cell: (batch) => <Progress batch={batch} /> },
     {

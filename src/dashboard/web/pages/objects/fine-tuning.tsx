@@ -1,12 +1,13 @@
 import { Chart } from "../../components/chart.tsx";
 import { Button, Choice, Link } from "../../components/controls.tsx";
-import { Badge, Fact, Notice, PageHead, Panel, ShortId, Time } from "../../components/display.tsx";
+import { Badge, Fact, Notice, PageHead, Panel, Time } from "../../components/display.tsx";
 import { type Column, Table } from "../../components/table.tsx";
 import { integer, titled, usd, usdExact } from "../../format.ts";
 import { useResource } from "../../resource.ts";
 import { changeQuery, query } from "../../router.ts";
 import { useKeyNames } from "../key-names.ts";
 import {
+  createdColumn,
   downloadFile,
   metadataText,
   NoObject,
@@ -65,17 +66,7 @@ function JobList() {
   const jobs = useObjects<Job>("fine_tuning_jobs", { status });
   const keyName = useKeyNames();
   const columns: Column<Job>[] = [
-    {
-      title: "Created",
-      cell: ({ id, created_at: at }) => (
-        <span>
-          <Link page={PAGE} query={{ id }}>
-            <Time iso={at} form="exact" />
-          </Link>
-          <ShortId id={id} isSub />
-        </span>
-      ),
-    },
+    createdColumn(PAGE),
     {
       title: "Status",
       isCorner: true,

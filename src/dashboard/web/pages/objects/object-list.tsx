@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { call } from "../../api.ts";
 import { Code, Link } from "../../components/controls.tsx";
 import { Confirm, perform, toast } from "../../components/dialog.tsx";
-import { Badge, Empty, Panel } from "../../components/display.tsx";
+import { Badge, Empty, Panel, ShortId, Time } from "../../components/display.tsx";
 import { type Column, Pager, Table } from "../../components/table.tsx";
 import { titled } from "../../format.ts";
 import { useResource } from "../../resource.ts";
@@ -118,6 +118,34 @@ const TONES: Readonly<Record<string, "good" | "bad" | "warn">> = {
   ...{ completed: "good", processed: "good", succeeded: "good", answered: "good" },
   ...{ failed: "bad", error: "bad", expired: "warn", cancelling: "warn", incomplete: "warn" },
 };
+
+/**
+ * Returns the column with the time at which an object was created, and its id.
+ *
+ * @param page the page with the details of one object, if there is one
+ */
+export function createdColumn<Row extends { readonly id: string; readonly created_at: string }>(
+  page?: string,
+): Column<Row> {
+  return {
+    title: "Created",
+    cell({ id, created_at: at }) {
+      const time = <Time iso={at} form="exact" />;
+      return (
+        <span>
+          {page === undefined ? (
+            time
+          ) : (
+            <Link page={page} query={{ id }}>
+              {time}
+            </Link>
+          )}
+          <ShortId id={id} isSub />
+        </span>
+      );
+    },
+  };
+}
 
 export function StatusBadge({ status }: { readonly status: string }) {
   return <Badge tone={TONES[status] ?? "neutral"}>{titled(status)}</Badge>;

@@ -2,13 +2,14 @@ import { useState } from "preact/hooks";
 import { call } from "../../api.ts";
 import { Button } from "../../components/controls.tsx";
 import { Dialog, messageOf, toast } from "../../components/dialog.tsx";
-import { Badge, ShortId, Time } from "../../components/display.tsx";
+import { Badge } from "../../components/display.tsx";
 import { ActionMenu, type MenuItem } from "../../components/menu.tsx";
 import { type Section, Sections } from "../../components/sections.tsx";
 import type { Column } from "../../components/table.tsx";
 import { bytes, integer, usdFine } from "../../format.ts";
 import { useKeyNames } from "../key-names.ts";
 import {
+  createdColumn,
   metadataText,
   NoObject,
   ObjectTable,
@@ -131,15 +132,7 @@ function ResponsesSection() {
       children: "Its contents are deleted, and no response can continue from it.",
     });
   const columns: Column<StoredResponse>[] = [
-    {
-      title: "Created",
-      cell: ({ id, created_at: at }) => (
-        <span>
-          <Time iso={at} form="exact" />
-          <ShortId id={id} isSub />
-        </span>
-      ),
-    },
+    createdColumn(),
     { title: "Status", isCorner: true, cell: ({ status }) => <StatusBadge status={status} /> },
     { title: "Model", cell: ({ model }) => model ?? <span class="quiet">—</span> },
     { title: "Key", isSecondary: true, cell: ({ key_id: id }) => keyName(id) },
@@ -156,19 +149,7 @@ function ResponsesSection() {
       isNumber: true,
       cell: ({ cost_usd: cost }) => (cost === null ? "—" : usdFine(cost)),
     },
-    {
-      title: "Actions",
-      isAction: true,
-      cell: (row) => (
-        <ActionMenu
-          label={`Actions for ${row.id}`}
-          items={[
-            openItem(() => void contents.open(() => load(row.id))),
-            deleteItem(() => remove(row)),
-          ]}
-        />
-      ),
-    },
+    actionsColumn((row) => void contents.open(() => load(row.id)), remove),
   ];
   return (
     <>
@@ -194,6 +175,23 @@ function ResponsesSection() {
   );
 }
 
+/** Returns the column of actions on an object with contents. */
+function actionsColumn<Row extends { readonly id: string }>(
+  onOpen: (row: Row) => void,
+  onDelete: (row: Row) => void,
+): Column<Row> {
+  return {
+    title: "Actions",
+    isAction: true,
+    cell: (row) => (
+      <ActionMenu
+        label={`Actions for ${row.id}`}
+        items={[openItem(() => onOpen(row)), deleteItem(() => onDelete(row))]}
+      />
+    ),
+  };
+}
+
 function ConversationsSection() {
   const conversations = useObjects<Conversation>("conversations");
   const keyName = useKeyNames();
@@ -211,34 +209,14 @@ function ConversationsSection() {
       children: "No response can continue it. Its responses stay for up to 31 days.",
     });
   const columns: Column<Conversation>[] = [
-    {
-      title: "Created",
-      cell: ({ id, created_at: at }) => (
-        <span>
-          <Time iso={at} form="exact" />
-          <ShortId id={id} isSub />
-        </span>
-      ),
-    },
+    createdColumn(),
     {
       title: "Metadata",
       cell: ({ metadata }) => metadataText(metadata) ?? <span class="quiet">None</span>,
     },
     { title: "Key", isSecondary: true, cell: ({ key_id: id }) => keyName(id) },
     { title: "Size", isNumber: true, cell: (row) => bytes(row.bytes) },
-    {
-      title: "Actions",
-      isAction: true,
-      cell: (row) => (
-        <ActionMenu
-          label={`Actions for ${row.id}`}
-          items={[
-            openItem(() => void contents.open(() => load(row.id))),
-            deleteItem(() => remove(row)),
-          ]}
-        />
-      ),
-    },
+    actionsColumn((row) => void contents.open(() => load(row.id)), remove),
   ];
   return (
     <>
